@@ -63,8 +63,8 @@ const (
 	ReasonSetUnavailable = "SET_UNAVAILABLE"
 	// ReasonUnknownSeries: No series has this name.
 	ReasonUnknownSeries = "UNKNOWN_SERIES"
-	// ReasonSeriesExists: A series with this name exists with another shape or other lanes, or is retired. A name
-	// is used only once.
+	// ReasonSeriesExists: A series with this name exists with another shape or other lanes, or is retired, or the
+	// name is that of a keyspace. A name is used only once.
 	ReasonSeriesExists = "SERIES_EXISTS"
 	// ReasonSeriesRetired: The series is retired: it gives out no more ids.
 	ReasonSeriesRetired = "SERIES_RETIRED"
@@ -91,7 +91,7 @@ const (
 	// ReasonClockAhead: The clock of the lane's owner is so far ahead of the clock of its store that the store
 	// raises no ceiling to the time of the owner's clock.
 	ReasonClockAhead = "CLOCK_AHEAD"
-	// ReasonTooManySeries: The cluster has as many series as it may.
+	// ReasonTooManySeries: The cluster has as many series or keyspaces as it may.
 	ReasonTooManySeries = "TOO_MANY_SERIES"
 	// ReasonLayoutFull: The lanes do not fit the layout of the cluster.
 	ReasonLayoutFull = "LAYOUT_FULL"
@@ -131,6 +131,8 @@ const (
 	ReasonOtherTenantsUID = "OTHER_TENANTS_UID"
 	// ReasonOtherTenantsSeries: The series does not belong to the tenant.
 	ReasonOtherTenantsSeries = "OTHER_TENANTS_SERIES"
+	// ReasonOtherTenantsKey: The tenant may use some uids, and no keys.
+	ReasonOtherTenantsKey = "OTHER_TENANTS_KEY"
 	// ReasonCountAboveQuota: The count is above the tenant's quota for an item.
 	ReasonCountAboveQuota = "COUNT_ABOVE_QUOTA"
 	// ReasonQuotaExceeded: The tenant's rate of requests or numbers on this node is used up for now.
@@ -294,7 +296,7 @@ var reasons = map[string]Reason{
 	},
 	"SERIES_EXISTS": {
 		Name: "SERIES_EXISTS", Subject: "Ids",
-		Meaning: "A series with this name exists with another shape or other lanes, or is retired. A name is used only once.",
+		Meaning: "A series with this name exists with another shape or other lanes, or is retired, or the name is that of a keyspace. A name is used only once.",
 	},
 	"SERIES_RETIRED": {
 		Name: "SERIES_RETIRED", Subject: "Ids",
@@ -346,7 +348,7 @@ var reasons = map[string]Reason{
 	},
 	"TOO_MANY_SERIES": {
 		Name: "TOO_MANY_SERIES", Subject: "Ids",
-		Meaning: "The cluster has as many series as it may.",
+		Meaning: "The cluster has as many series or keyspaces as it may.",
 	},
 	"LAYOUT_FULL": {
 		Name: "LAYOUT_FULL", Subject: "Ids",
@@ -359,6 +361,20 @@ var reasons = map[string]Reason{
 	"SET_OUTDATED": {
 		Name: "SET_OUTDATED", Subject: "Ids",
 		Meaning: "A live AllocSvr is of a release that knows no series: upgrade it first. Or the store of another set does not know yet which set creates series: upgrade that store, or try again in a few seconds.",
+	},
+	"UNKNOWN_KEYSPACE": {
+		Name: "UNKNOWN_KEYSPACE", Subject: "Keys",
+		Meaning: "No keyspace has this name.",
+	},
+	"KEY_SIZE": {
+		Name: "KEY_SIZE", Subject: "Keys",
+		Meaning: "The key is empty or has too many bytes.",
+	},
+	"KEYS_EXHAUSTED": {
+		Name: "KEYS_EXHAUSTED", Subject: "Keys",
+		Retryable:  true,
+		RetryAfter: 100 * time.Millisecond,
+		Meaning:    "The key has no counter yet, and the owner of its bucket has counters for as many keys as it may. Keys with a counter are served.",
 	},
 	"MALFORMED": {
 		Name: "MALFORMED", Subject: "Endpoints",
@@ -419,6 +435,10 @@ var reasons = map[string]Reason{
 	"OTHER_TENANTS_SERIES": {
 		Name: "OTHER_TENANTS_SERIES", Subject: "Tenants",
 		Meaning: "The series does not belong to the tenant.",
+	},
+	"OTHER_TENANTS_KEY": {
+		Name: "OTHER_TENANTS_KEY", Subject: "Tenants",
+		Meaning: "The tenant may use some uids, and no keys.",
 	},
 	"COUNT_ABOVE_QUOTA": {
 		Name: "COUNT_ABOVE_QUOTA", Subject: "Tenants",

@@ -39,6 +39,7 @@ mod import;
 mod import_series;
 mod import_sources;
 mod impostors;
+mod keyspaces;
 mod kill;
 mod layout_writer;
 mod load;

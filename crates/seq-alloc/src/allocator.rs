@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use seq_api::batch_clock::BatchClock;
 use seq_api::ids::IdSeries;
+use seq_api::keys::{KeyedItems, Keyspace};
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_channel::{Dial, ExpectedServer, Pool};
 use seq_core::calls::UnknownAttempts;
@@ -32,7 +33,7 @@ use crate::pending_item::PendingItem;
 use crate::raise_queue::RaiseInbox;
 use crate::shared::{HandoverState, PendingCalls, Reachability, Registration, Shared};
 use crate::store_link::StoreLink;
-use crate::work::{Advance, Read, Take, TakeInLane, Work};
+use crate::work::{Advance, AdvanceKeys, Read, ReadKeys, Take, TakeInLane, TakeOfKeys, Work};
 use crate::{activity_loop, control_loop, loss_report, metrics_loop};
 
 /// Handle of an AllocSvr. All clones of a handle refer to the same AllocSvr. Its methods may be called on any thread
@@ -395,6 +396,26 @@ impl SequenceService for Allocator {
         self.shared.choose_lane(series, attempt, now)
     }
 
+    fn keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
+        self.shared.ownership.series().keyspace(name).cloned()
+    }
+
+    async fn next_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Allocation, Refusal>> {
+        let results = self.keys(&TakeOfKeys(&items), call, &items).await;
+        self.count_refused_keys(call, &results);
+        results
+    }
+
+    async fn current_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Current, Refusal>> {
+        self.keys(&ReadKeys(&items), call, &items).await
+    }
+
+    async fn advance_keys(&self, call: Call, items: KeyedItems, to: Target) -> Vec<Result<Epoch, Refusal>> {
+        let results = self.keys(&AdvanceKeys { keys: &items, to }, call, &items).await;
+        self.count_refused_keys(call, &results);
+        results
+    }
+
     #[inline]
     fn route_version(&self) -> RouteVersion {
         self.shared.ownership.route_version()
@@ -421,6 +442,22 @@ impl Allocator {
             shared.counters.given(call.via, TakeInLane::numbers(&item));
         }
         Some(result)
+    }
+
+    /// Completes the items of a call for keys. In the common case this node owns the items' buckets and completes the
+    /// items without waiting.
+    async fn keys<W: Work>(&self, work: &W, call: Call, items: &KeyedItems) -> Vec<Result<W::Output, Refusal>> {
+        let shared = &*self.shared;
+        let mut replies = Vec::with_capacity(items.items.len());
+        shared.first_pass_of_keys(work, call.via, self.serve().as_ref(), items, &mut replies);
+        // Boxed, because the future of the common call must not have the size of this rare one.
+        Box::pin(shared.complete_keys(work, call, items, replies)).await
+    }
+
+    fn count_refused_keys<T>(&self, call: Call, results: &[Result<T, Refusal>]) {
+        for refusal in results.iter().filter_map(|result| result.as_ref().err()) {
+            self.shared.counters.refused(call.via, refusal, 1);
+        }
     }
 
     /// Completes one item. In the common case this node owns the item's section and completes the item without waiting.

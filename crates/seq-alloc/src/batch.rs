@@ -81,7 +81,8 @@ impl Shared {
         items: &[DecodedItem],
         replies: &mut [ItemReply<Allocation>],
     ) {
-        for (index, result) in self.second_pass(&Take, call, items, replies).await.into_iter().flatten() {
+        let pending = self.pending_items(&call, items, replies);
+        for (index, result) in self.second_pass(&Take, call, pending).await.into_iter().flatten() {
             if let Err(refusal) = &result {
                 self.counters.refused(call.via, refusal, 1);
             }
@@ -103,7 +104,8 @@ impl Shared {
         let mut replies = Vec::with_capacity(items.len());
         self.first_pass(&Read, call.via, self.serve().as_ref(), &items, &mut replies);
         if replies.iter().any(Option::is_none) {
-            let results = Box::pin(self.second_pass(&Read, call, &items, &replies)).await;
+            let pending = self.pending_items(&call, &items, &replies);
+            let results = Box::pin(self.second_pass(&Read, call, pending)).await;
             for (index, result) in results.into_iter().flatten() {
                 replies[index] = Some(result);
             }
@@ -111,27 +113,29 @@ impl Shared {
         replies.into_iter().map(|reply| reply.expect("every item has a result")).collect()
     }
 
-    /// Completes the items whose reply is `None`. Sends all items for the same node in one request, and completes the
+    /// Returns the items whose reply is `None`.
+    fn pending_items<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingItem> {
+        let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
+        pending.filter_map(|(index, (item, _))| self.pending_item(index, item, call.via).ok()).collect()
+    }
+
+    /// Completes pending items. Sends all items for the same node in one request, and completes the
     /// other items section by section. Returns one list of results for each group of items. The results in a list are
     /// in no particular order.
-    async fn second_pass<W: Work>(
+    pub(crate) async fn second_pass<W: Work>(
         &self,
         work: &W,
         call: Call,
-        items: &[DecodedItem],
-        replies: &[ItemReply<W::Output>],
+        pending: Vec<PendingItem>,
     ) -> Vec<Vec<ItemResult<W::Output>>> {
-        let groups = self.groups(&call, items, replies);
+        let groups = self.groups(&call, pending);
         let groups = groups.into_iter().map(|group| self.complete_group(work, call, group));
         future::join_all(groups).await
     }
 
-    /// Groups the items whose reply is `None` by their destination. Within each group the items keep the order that
-    /// they have in the call.
-    fn groups<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingGroup> {
-        let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
-        let pending: Vec<PendingItem> =
-            pending.filter_map(|(index, (item, _))| self.pending_item(index, item, call.via).ok()).collect();
+    /// Groups pending items by their destination. Within each group the items keep the order that they have in the
+    /// call.
+    fn groups(&self, call: &Call, pending: Vec<PendingItem>) -> Vec<PendingGroup> {
         let mut sections: BTreeMap<SectionId, OfSection> = BTreeMap::new();
         for item in &pending {
             let of_section = sections.entry(item.section).or_default();

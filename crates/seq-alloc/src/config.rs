@@ -100,6 +100,10 @@ seq_kit::options! {
         /// second for each 2^30. An advance whose request ends before these raises may be repeated.
         #[serde(with = "advance_limit")]
         pub max_advance: AdvanceLimit,
+        /// Limit on the keys of keyspaces for which the node has room; a key takes up to 42 bytes. At the limit, keys
+        /// without a counter are refused (KEYS_EXHAUSTED), and keys with one are served. Counters that are handed over
+        /// to the node are accepted above it.
+        pub max_keys: u64,
     }
 }
 
@@ -136,6 +140,7 @@ impl AllocOptions {
         raises_in_flight: RaiseOptions::DEFAULTS.in_flight,
         connections: 2,
         max_advance: AdvanceLimit(limits::DEFAULT_MAX_ADVANCE),
+        max_keys: 10_000_000,
     };
 
     /// Returns the terms of the lease. The value of `wait` in them is a placeholder, because only the store knows how

@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use seq_api::service::{Allocation, Call, Current, Item, ItemReply};
 use seq_channel::batch::{self, Allocated, CallItems, NodeBatcher, Outcome, QueueFull};
@@ -31,6 +32,7 @@ use crate::other_sets::OtherSet;
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
+mod keys;
 mod response;
 
 type Owner = SequenceServiceClient<Channel>;
@@ -82,22 +84,16 @@ impl Shared {
         message: Q,
         method: impl AsyncFnOnce(Owner, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Failure> {
+        let (channel, left) = self.open(call, to)?;
+        let owner = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
+        receive(to, left, method(owner, timed(message, left))).await
+    }
+
+    /// Returns the channel to a node, and the time that is left for a request.
+    fn open(&self, call: &Call, to: &ForwardTarget) -> Result<(Channel, Duration), Failure> {
         let left = call.deadline.saturating_duration_since(Instant::now());
         let channel = self.channel_to(to).ok_or(Failure::NotProcessed)?;
-        if left.is_zero() {
-            return Err(Failure::NotSent);
-        }
-        let owner = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-        let mut request = Request::new(message);
-        request.set_timeout(left);
-        traces::inject(request.metadata_mut());
-        let response = match tokio::time::timeout(left, method(owner, request)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(Failure::of_status(&status)),
-            Err(_) => Err(Failure::TimedOut),
-        };
-        to.on_response(response.as_ref().err());
-        response
+        if left.is_zero() { Err(Failure::NotSent) } else { Ok((channel, left)) }
     }
 
     fn channel_to(&self, to: &ForwardTarget) -> Option<Channel> {
@@ -353,4 +349,27 @@ impl Shared {
 
 fn timed_out(section: SectionId, to: &ForwardTarget) -> Refusal {
     to.destination().timed_out(section)
+}
+
+/// Returns the request with a message. It carries the time that is left for it, and the trace of the call.
+fn timed<Q>(message: Q, left: Duration) -> Request<Q> {
+    let mut request = Request::new(message);
+    request.set_timeout(left);
+    traces::inject(request.metadata_mut());
+    request
+}
+
+/// Waits for the response to a request to a node, for the time that is left.
+async fn receive<A>(
+    to: &ForwardTarget,
+    left: Duration,
+    response: impl Future<Output = Result<Response<A>, Status>>,
+) -> Result<A, Failure> {
+    let response = match tokio::time::timeout(left, response).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(Failure::of_status(&status)),
+        Err(_) => Err(Failure::TimedOut),
+    };
+    to.on_response(response.as_ref().err());
+    response
 }

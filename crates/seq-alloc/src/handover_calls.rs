@@ -11,11 +11,11 @@ use seq_core::arbiter::Departure;
 use seq_core::lease::Clocks;
 use seq_core::owner::Session;
 use seq_core::owner::handover::{Handover, HandoverOffer};
-use seq_core::section::SectionCopy;
+use seq_core::section::AnyCopy;
 use seq_core::{LayoutId, SetId};
 use seq_kit::telemetry::traces;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
-use seq_proto::{owners, v1};
+use seq_proto::{owners, staged, v1};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
@@ -38,10 +38,10 @@ const STAGE_TIME: Duration = Duration::from_millis(200);
 /// carries in a millisecond.
 const STAGED_SLOTS_PER_MS: usize = 4_000;
 
-/// Number of uids of the largest section that is frozen and copied on the thread that also sends renewals. Such a
+/// Number of slots of the largest section that is frozen and copied on the thread that also sends renewals. Such a
 /// section has 2 MiB of slots, which take less than a millisecond. A larger section is frozen and copied on a separate
 /// thread, so that no renewal is delayed.
-const FROZEN_INLINE: u32 = 262_144;
+const FROZEN_INLINE: usize = 262_144;
 
 /// Returns the timeout for staging a copy with `slots` touched uids.
 pub(crate) fn stage_time(slots: usize) -> Duration {
@@ -69,8 +69,8 @@ impl Shared {
         let Some(owned) = served else { return Err(Status::aborted("the section left")) };
         let mut target = self.target(handover)?;
         let copy = freeze(owned).await?;
-        let time = stage_time(copy.distances.len());
-        let messages = owners::to_stage(self.offer(handover), copy);
+        let time = stage_time(copy.slots());
+        let messages = staged::to_stage(self.offer(handover), copy);
         within(time, futures::stream::iter(messages), async |request| target.stage(request).await.map(drop)).await
     }
 
@@ -161,8 +161,8 @@ fn get(peers: &Peers, addr: &str) -> Result<Channel, Status> {
 }
 
 /// Freezes a section, and copies it.
-async fn freeze(owned: Arc<OwnedSection>) -> Result<SectionCopy, Status> {
-    if owned.uids() <= FROZEN_INLINE {
+async fn freeze(owned: Arc<OwnedSection>) -> Result<AnyCopy, Status> {
+    if owned.slots() <= FROZEN_INLINE {
         return Ok(owned.freeze());
     }
     let frozen = tokio::task::spawn_blocking(move || owned.freeze()).await;

@@ -7,11 +7,12 @@
 
 use std::time::Duration;
 
+use seq_core::SectionId;
 use seq_core::limits;
 use seq_core::owner::handover::{HandoverOffer, OfferRefusal};
-use seq_core::section::SectionCopy;
-use seq_core::{SectionId, Seq};
+use seq_core::section::AnyCopy;
 use seq_proto::owners::{self, OfferError};
+use seq_proto::staged;
 use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
 use seq_proto::{Reason, v1};
 use tokio::sync::SemaphorePermit;
@@ -92,21 +93,18 @@ impl Service {
         first: v1::StageRequest,
         mut messages: Streaming<v1::StageRequest>,
         section: SectionId,
-    ) -> Result<(SectionCopy, SemaphorePermit<'_>), Status> {
-        if first.base > Seq::MAX.0 {
-            return Err(malformed(&OfferError::Slot { section: section.0, slot: 0, distance: 0, base: first.base }));
-        }
+    ) -> Result<(AnyCopy, SemaphorePermit<'_>), Status> {
         let shared = &self.0.shared;
         let mut room = shared.handovers.receiving.begin()?;
-        let mut copy = SectionCopy { base: Seq(first.base), distances: Vec::new() };
+        let mut copy = staged::begin_copy(&first, section, &shared.layout()).map_err(|error| malformed(&error))?;
         let mut next = Some(first);
         while let Some(message) = next {
-            shared.handovers.receiving.make_room(&mut room, message.slots.len())?;
-            owners::extend_copy(&mut copy, &message, section, &shared.layout()).map_err(|error| malformed(&error))?;
+            shared.handovers.receiving.make_room(&mut room, staged::slots_of(&message))?;
+            staged::extend_copy(&mut copy, &message, section, &shared.layout()).map_err(|error| malformed(&error))?;
             next = messages.message().await?;
         }
         // The permit accounts for the slots of the copy, but not for spare capacity of the vector.
-        copy.distances.shrink_to_fit();
+        copy.shrink_to_fit();
         Ok((copy, room))
     }
 

@@ -1,10 +1,14 @@
-//! Index of the series that this node knows, and the clocks of sections of lanes whose numbers follow the time.
+//! Index of the series and keyspaces that this node knows, and the clocks of sections of lanes whose numbers follow the
+//! time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use seq_api::ids::IdSeries;
+use seq_api::keys::Keyspace;
+use seq_core::keyspace::{BUCKETS, Hashing};
 use seq_core::lane_clock::LaneClock;
+use seq_core::layout::SectionRun;
 use seq_core::lease::Clocks;
 use seq_core::route::RouteTable;
 use seq_core::series::Series;
@@ -12,26 +16,40 @@ use seq_core::{SectionId, Seq};
 use seq_ids::Shape;
 use seq_proto::series::SeriesShape;
 
-/// Index of the series of a route table. It has them by name, and in the order of the table.
+/// Index of the series and keyspaces of a route table. It has them by name, and in the order of the table.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesIndex {
-    /// All series of the route table, including series that only a later release can serve. [`SeriesIndex::newer`]
-    /// compares this list with a newer table to find out whether the series changed.
+    /// All series and keyspaces of the route table, including series that only a later release can serve.
+    /// [`SeriesIndex::newer`] compares this list with a newer table to find out whether the series changed.
     of: Arc<[Series]>,
     all: Vec<Arc<IdSeries>>,
     by_name: HashMap<Box<str>, Arc<IdSeries>>,
+    keyspaces: Vec<Arc<Keyspace>>,
 }
 
 impl SeriesIndex {
-    /// Returns the index of the series in `routes`; `None` if this index has the same series.
+    /// Returns the index of the series and keyspaces in `routes`; `None` if this index has the same.
     pub(crate) fn newer(&self, routes: &RouteTable) -> Option<SeriesIndex> {
         let of = routes.series();
-        if Arc::ptr_eq(of, &self.of) || **of == *self.of {
+        // The routes of a peer have no seeds, so the store's routes may add the seeds of keyspaces that are known.
+        let is_known = |(hashing, buckets): &(Hashing, SectionRun)| {
+            hashing.seed().is_some() && buckets.sections == u32::from(BUCKETS)
+        };
+        let seeds = routes.layout().keyspaces().filter(is_known).count();
+        let known = self.keyspaces.iter().filter(|keyspace| keyspace.hashing.seed().is_some()).count();
+        if (Arc::ptr_eq(of, &self.of) || **of == *self.of) && seeds == known {
             return None;
         }
-        let all: Vec<Arc<IdSeries>> = of.iter().filter_map(served).collect();
+        let all: Vec<Arc<IdSeries>> = of.iter().filter(|one| !one.is_keyspace()).filter_map(served).collect();
         let by_name = all.iter().map(|series| (series.name.as_str().into(), series.clone())).collect();
-        Some(SeriesIndex { of: of.clone(), all, by_name })
+        let names = of.iter().filter(|one| one.is_keyspace()).map(|one| one.name.clone());
+        // A keyspace has all buckets. A shorter keyspace is not served, because most keys would have no section.
+        let keyspaces = names
+            .zip(routes.layout().keyspaces())
+            .filter(|(_, (_, buckets))| buckets.sections == u32::from(BUCKETS))
+            .map(|(name, (hashing, buckets))| Arc::new(Keyspace { name, hashing, buckets }))
+            .collect();
+        Some(SeriesIndex { of: of.clone(), all, by_name, keyspaces })
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<IdSeries>> {
@@ -42,11 +60,22 @@ impl SeriesIndex {
         &self.all
     }
 
+    /// Returns a keyspace by its name.
+    pub(crate) fn keyspace(&self, name: &str) -> Option<&Arc<Keyspace>> {
+        self.keyspaces.iter().find(|keyspace| keyspace.name == name)
+    }
+
+    /// Returns the keyspace with this digest of its seed.
+    pub(crate) fn keyspace_with(&self, digest: u64) -> Option<&Arc<Keyspace>> {
+        self.keyspaces.iter().find(|keyspace| keyspace.hashing.digest() == digest)
+    }
+
     /// Returns three counts: of the series that allocate ids, of the retired series, and of the series whose shape only
     /// a later release knows.
     pub(crate) fn counts(&self) -> [usize; 3] {
         let retired = self.all.iter().filter(|series| series.retired).count();
-        [self.all.len() - retired, retired, self.of.len() - self.all.len()]
+        let series = self.of.iter().filter(|one| !one.is_keyspace()).count();
+        [self.all.len() - retired, retired, series - self.all.len()]
     }
 
     /// Returns the earliest time at which a series runs out of ids because the part of its ids for the time is full, in

@@ -39,6 +39,7 @@ mod handover;
 mod handover_calls;
 mod handover_service;
 mod handover_spans;
+mod keys;
 mod lane_metrics;
 mod lanes;
 mod loss_report;

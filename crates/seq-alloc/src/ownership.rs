@@ -21,15 +21,19 @@ use seq_core::lease::{Clocks, Lease};
 use seq_core::owner::handover::HandoverRequest;
 use seq_core::owner::{CopyLoss, Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::route::RouteTable;
-use seq_core::section::SectionCopy;
-use seq_core::{Epoch, Section, SectionId, Seq, Step, raise};
+use seq_core::section::AnyCopy;
+use seq_core::{Epoch, SectionId, Seq, Step, raise};
 
 use crate::lanes::{self, SeriesIndex};
 
+mod keys;
 mod routes;
 mod section;
 mod table;
 
+use keys::KeyRoom;
+pub(crate) use keys::NoRoom;
+use section::Numbers;
 pub(crate) use section::{OwnedSection, Served, Start};
 pub(crate) use table::Table;
 use table::{Change, SectionTable};
@@ -46,6 +50,7 @@ pub(crate) struct Ownership {
     /// State machine that decides all changes of ownership. Its lock is never taken for the allocation of a number.
     machine: Mutex<Owner>,
     sections: SectionTable,
+    room: KeyRoom,
     routes: ArcSwapOption<RouteTable>,
     /// The series of the routes.
     series: ArcSwap<SeriesIndex>,
@@ -133,6 +138,7 @@ impl Ownership {
     pub(crate) fn new(machine: Owner, step: Step, served: Duration, clock: Clock) -> Ownership {
         Ownership {
             sections: SectionTable::new(machine.layout().sections()),
+            room: KeyRoom::default(),
             step: step.0.into(),
             served,
             clock,
@@ -319,15 +325,14 @@ impl Ownership {
         &self,
         machine: &Owner,
         (id, epoch, ceiling): (SectionId, Epoch, Seq),
-        copy: Option<&SectionCopy>,
+        copy: Option<&AnyCopy>,
         transitions: &mut Transitions,
     ) -> Arc<OwnedSection> {
-        let uids = machine.layout().uids_of(id);
-        let uids = (uids.end - uids.start) as u32;
+        let counters = machine.layout().counters_of(id);
         let clock = machine.routes().and_then(|routes| lanes::clock_of(id, routes));
         let step = self.raise_step();
         let last = machine.routes().map_or(Seq::MAX, |routes| lanes::last_number(id, routes));
-        let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, step));
+        let exact = copy.map(|copy| Numbers::from_copy(counters, copy, ceiling, step, &self.room));
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
         let start = match exact {
@@ -339,16 +344,16 @@ impl Ownership {
         let Some(clock) = clock else {
             if exact.is_none() && ceiling > Seq(0) {
                 transitions.at_ceiling += 1;
-                // A uid can skip at most all numbers up to the ceiling.
+                // A uid or key can skip at most all numbers up to the ceiling.
                 transitions.skipped += raise::most_skipped(step).min(ceiling.0);
             }
-            let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
-            return OwnedSection::new((id, epoch), None, section.up_to(last), began);
+            let numbers = exact.unwrap_or_else(|| Numbers::from_ceiling(counters, ceiling, step, &self.room));
+            return OwnedSection::new((id, epoch), None, numbers.up_to(last), began);
         };
         // Skipped ticks are times that pass in any case, so they do not count as numbers that a takeover skipped.
-        let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
+        let numbers = exact.unwrap_or_else(|| Numbers::from_ceiling(counters, ceiling, step, &self.room));
         let lead = clock.clock.lead();
-        OwnedSection::new((id, epoch), Some(clock), section.in_ticks(lead).up_to(last), began)
+        OwnedSection::new((id, epoch), Some(clock), numbers.in_ticks(lead).up_to(last), began)
     }
 
     /// Creates a section from the values of a section that was frozen for a handover, after this handover failed.

@@ -148,6 +148,8 @@ impl Raises {
                 self.note_cut_short(&batch, &ceilings);
                 let outcome = self.queue.on_response(batch, &ceilings);
                 self.record(&outcome, &ceilings, sent);
+                let raised = outcome.raised.iter().copied().zip(ceilings.iter().flatten().copied());
+                self.shared.ownership.adopt_ceilings(raised);
                 self.settle(outcome);
                 let shared = &self.shared;
                 let update = shared.read_update(update.as_ref(), session.node);

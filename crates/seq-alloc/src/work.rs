@@ -15,8 +15,11 @@ use crate::shared::Shared;
 
 mod here;
 mod in_lane;
+mod of_keys;
 
-/// Operation on items: [`Take`], [`TakeInLane`], [`Read`] or [`Advance`].
+pub(crate) use of_keys::{AdvanceKeys, ReadKeys, TakeOfKeys};
+
+/// Operation on items: [`Take`], [`TakeInLane`], [`Read`] or [`Advance`], or one of those on keys.
 pub(crate) trait Work: Send + Sync {
     type Output: Send;
 

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn lanes_have_addresses_in_the_sections_of_their_series() {
-        let lanes = Lanes { count: 5, per_section: 2, start: Seq(0), margin: 0, clock: None };
+        let lanes = Lanes { count: 5, per_section: 2, start: Seq(0), margin: 0, clock: None, keys: None };
         let series = IdSeries {
             name: "a".into(),
             shape: preset("snowflake").unwrap().shape,

@@ -7,6 +7,7 @@
 pub mod batch_clock;
 pub mod clock;
 pub mod ids;
+pub mod keys;
 pub mod metrics;
 pub mod node_events;
 pub mod service;

@@ -15,6 +15,7 @@ use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Target, Uid};
 use tokio::time::Instant;
 
 use crate::ids::{IdRequest, IdSeries};
+use crate::keys::{KeyedItem, KeyedItems, Keyspace};
 
 /// Number of lanes that a request tries one after another without a wait. It tries the next lane if a lane is too far
 /// ahead of the clock, or if the clock of the lane's owner is wrong. If the last of them is too far ahead, the request
@@ -246,10 +247,54 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         None
     }
 
+    /// Returns a keyspace by its name; `None` if this node does not know the keyspace, or if the service has none.
+    fn keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
+        let _ = name;
+        None
+    }
+
+    /// Allocates numbers of keys. Each item succeeds or is refused independently of the others. The results are in the
+    /// order of the items. This default implementation is for a service without keyspaces.
+    fn next_keys(
+        &self,
+        call: Call,
+        items: KeyedItems,
+    ) -> impl Future<Output = Vec<Result<Allocation, Refusal>>> + Send {
+        let _ = call;
+        std::future::ready(items.items.iter().map(|item| Err(unserved(item))).collect())
+    }
+
+    /// Reads the last numbers of keys, as [`SequenceService::next_keys`] allocates numbers.
+    fn current_keys(
+        &self,
+        call: Call,
+        items: KeyedItems,
+    ) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send {
+        let _ = call;
+        std::future::ready(items.items.iter().map(|item| Err(unserved(item))).collect())
+    }
+
+    /// Advances each key to `to`, as [`SequenceService::advance`] advances a uid. Returns the epochs of the ownerships
+    /// that applied the advances.
+    fn advance_keys(
+        &self,
+        call: Call,
+        items: KeyedItems,
+        to: Target,
+    ) -> impl Future<Output = Vec<Result<Epoch, Refusal>>> + Send {
+        let _ = (call, to);
+        std::future::ready(items.items.iter().map(|item| Err(unserved(item))).collect())
+    }
+
     /// Returns the version of the node's route table; 0 if the node has no route table yet. This is cheap enough to be
     /// called for every request.
     fn route_version(&self) -> RouteVersion;
 
     /// Returns the routes that are newer than the version `since`; `None` if there are none.
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate>;
+}
+
+/// Returns the refusal of an item of a keyspace by a service without keyspaces.
+fn unserved(item: &KeyedItem) -> Refusal {
+    Refusal::Unserved { section: item.key.section }
 }

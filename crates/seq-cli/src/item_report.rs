@@ -1,5 +1,7 @@
-//! The results of one call for several uids, and the failure of the command that made the call. As JSON, the report has
-//! one item for each uid, in the order of the command line. An item is a result or a refusal.
+//! The results of one call for several uids or keys, and the failure of the command that made the call. As JSON, the
+//! report has one item for each uid or key, in the order of the command line. An item is a result or a refusal.
+
+use std::fmt;
 
 use seq_client::{CallError, Client};
 use seq_command::exit::{Exit, Failure, report_error};
@@ -11,11 +13,43 @@ use serde::Serialize;
 /// Maximum number of refusals of one call that plain output shows. JSON contains all refusals.
 const REFUSALS_SHOWN: usize = 10;
 
-/// The result of one uid.
+/// The uid or key of an item.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Subject {
+    Uid {
+        #[serde(serialize_with = "digits")]
+        uid: u64,
+    },
+    Key {
+        key: String,
+    },
+}
+
+impl Subject {
+    pub(crate) fn uid(uid: u64) -> Subject {
+        Subject::Uid { uid }
+    }
+
+    pub(crate) fn key(key: &str) -> Subject {
+        Subject::Key { key: key.to_owned() }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Uid { uid } => uid.fmt(f),
+            Subject::Key { key } => f.write_str(key),
+        }
+    }
+}
+
+/// The result of one uid or key.
 #[derive(Serialize)]
 struct Item<T> {
-    #[serde(serialize_with = "digits")]
-    uid: u64,
+    #[serde(flatten)]
+    subject: Subject,
     #[serde(flatten)]
     outcome: Outcome<T>,
 }
@@ -41,13 +75,13 @@ struct Refusal {
 
 /// Results that the command must print as plain output, and the failure that it must return after that, if any.
 pub(crate) struct Printable<T> {
-    replies: Vec<(u64, T)>,
+    replies: Vec<(Subject, T)>,
     failure: Option<Failure>,
 }
 
 impl<T> Printable<T> {
     /// Returns the results to print, and the outcome that the command must return after it has printed them.
-    pub(crate) fn split(self) -> (Vec<(u64, T)>, anyhow::Result<Exit>) {
+    pub(crate) fn split(self) -> (Vec<(Subject, T)>, anyhow::Result<Exit>) {
         (self.replies, self.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into())))
     }
 }
@@ -55,20 +89,20 @@ impl<T> Printable<T> {
 /// Separates results from refusals, and determines the failure of the command. If the command prints JSON, the function
 /// prints all items, and the returned value contains no results.
 pub(crate) fn items<T: Serialize>(
-    uids: &[u64],
+    subjects: Vec<Subject>,
     results: Vec<Result<T, CallError>>,
     client: &Client,
     output: &Output,
 ) -> anyhow::Result<Printable<T>> {
     let refused: Vec<CallError> = results.iter().filter_map(|result| result.as_ref().err().cloned()).collect();
     let failure = failure_of(&refused, results.len(), client);
-    let pairs = uids.iter().copied().zip(results);
+    let pairs = subjects.into_iter().zip(results);
     if output.is_json() {
-        let item = |(uid, result)| Item { uid, outcome: outcome(result) };
+        let item = |(subject, result)| Item { subject, outcome: outcome(result) };
         output.json_items(&pairs.map(item).collect::<Vec<_>>())?;
         return Ok(Printable { replies: Vec::new(), failure: failure.map(Failure::in_result) });
     }
-    let replies = pairs.filter_map(|(uid, result)| Some((uid, result.ok()?))).collect();
+    let replies = pairs.filter_map(|(subject, result)| Some((subject, result.ok()?))).collect();
     Ok(Printable { replies, failure })
 }
 

@@ -1,9 +1,10 @@
-//! The commands `next`, `current` and `advance`, each of which sends one call to the cluster and prints the results.
+//! The commands `next`, `current` and `advance`, each of which sends one call for uids or keys to the cluster and
+//! prints the results.
 
 use std::time::Duration;
 
 use clap::Args;
-use seq_client::{Allocation, CallError, Client, Current};
+use seq_client::{Allocation, CallError, Client, Current, Keyspace};
 use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, Table, digits, grouped};
 use seq_command::plan::confirmed;
@@ -13,7 +14,7 @@ use seq_core::limits::{MAX_ADVANCE, MAX_COUNT};
 use seq_proto::Reason;
 use serde::Serialize;
 
-use crate::item_report::items;
+use crate::item_report::{Subject, call_failure, items};
 
 /// The deadline of a call.
 #[derive(Clone, Copy, Debug, Args)]
@@ -29,18 +30,57 @@ impl Deadline {
     }
 }
 
+/// Keys on the command line, instead of users.
+#[derive(Debug, Args)]
+struct KeyArgs {
+    /// A key of a keyspace, instead of users; may be given several times.
+    #[arg(long = "key", id = "keys", value_name = "KEY", conflicts_with = "uids")]
+    keys: Vec<String>,
+    /// The keyspace of the keys [default: the only one]
+    #[arg(long, value_name = "NAME", requires = "keys")]
+    keyspace: Option<String>,
+}
+
+impl KeyArgs {
+    /// Returns the keyspace of the keys.
+    async fn open(&self, client: &Client) -> anyhow::Result<Keyspace> {
+        let name = match &self.keyspace {
+            Some(name) => name.clone(),
+            None => match client.known_keyspaces().as_slice() {
+                [only] => only.clone(),
+                [] => {
+                    let failure = Failure::new(Exit::Failed, "the cluster has no keyspace");
+                    return Err(failure.hint("`seqsvr keyspace create` makes one").into());
+                }
+                several => {
+                    let message = format!("the cluster has {} keyspaces: {}", several.len(), several.join(", "));
+                    return Err(Failure::new(Exit::Usage, message).hint("--keyspace NAME chooses one").into());
+                }
+            },
+        };
+        client.keyspace(&name).await.map_err(|error| call_failure(&error, client).into())
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        self.keys.iter().map(|key| Subject::key(key)).collect()
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr next 42\n  seqsvr next 42 -n 100      first and last of 100 numbers\n  \
                         seqsvr next 42 43 44       one number each, behind its user\n  \
-                        seqsvr next 42 -o json | jq -r '.items[].value'\n\n\
+                        seqsvr next 42 -o json | jq -r '.items[].value'\n  \
+                        seqsvr next --key conv:42 --keyspace main\n\n\
                         Exit codes: 0 allocated, 1 refused, 2 a user outside the sets, 3 refused for now, 4 no node \
                         responded, 7 the deadline passed, 8 some users were refused, but not all. An error states \
                         whether numbers may have been consumed: they are a gap, never a duplicate.")]
 pub struct NextArgs {
     /// The users. A user that is named twice gets two numbers.
-    #[arg(required = true, value_name = "UID")]
+    #[arg(required_unless_present = "keys", value_name = "UID")]
     uids: Vec<u64>,
-    /// Count of numbers for each user; of several numbers, the first and the last are printed.
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// Count of numbers for each user or key; of several numbers, the first and the last are printed.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = count)]
     count: u32,
     #[command(flatten)]
@@ -57,8 +97,10 @@ pub struct NextArgs {
 )]
 pub struct CurrentArgs {
     /// The users.
-    #[arg(required = true, value_name = "UID")]
+    #[arg(required_unless_present = "keys", value_name = "UID")]
     uids: Vec<u64>,
+    #[command(flatten)]
+    keys: KeyArgs,
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -138,43 +180,68 @@ struct Advanced {
 
 pub async fn next(args: NextArgs, output: &Output) -> anyhow::Result<Exit> {
     let client = args.deadline.connect(&args.target).await?;
-    let results = match args.uids.as_slice() {
-        [uid] => vec![client.next_n(*uid, args.count).await],
-        uids => {
-            let batch: Vec<(u64, u32)> = uids.iter().map(|uid| (*uid, args.count)).collect();
-            client.next_many_n(&batch).await.unwrap_or_else(|error| uids.iter().map(|_| Err(error.clone())).collect())
+    let (subjects, results) = match args.uids.as_slice() {
+        [] => {
+            let (keyspace, keys) = (args.keys.open(&client).await?, &args.keys.keys);
+            let results = keyspace.next_many_n(keys, args.count).await;
+            (args.keys.subjects(), results.unwrap_or_else(|error| keys.iter().map(|_| Err(error.clone())).collect()))
         }
+        uids => (uids.iter().copied().map(Subject::uid).collect(), next_of_uids(&client, uids, args.count).await),
     };
-    let results = results.into_iter().map(|result| result.map(Taken::from)).collect();
-    let (replies, end) = items(&args.uids, results, &client, output)?.split();
+    let (many, results) = (subjects.len() > 1, results.into_iter().map(|result| result.map(Taken::from)).collect());
+    let (replies, end) = items(subjects, results, &client, output)?.split();
     if !replies.is_empty() {
-        let heading: &[&str] = if output.is_wide() { &["uid", "first", "last", "prev", "epoch"] } else { &[] };
+        let heading: &[&str] = match (output.is_wide(), args.uids.is_empty()) {
+            (false, _) => &[],
+            (true, false) => &["uid", "first", "last", "prev", "epoch"],
+            (true, true) => &["key", "first", "last", "prev", "epoch"],
+        };
         let mut table = Table::new(heading);
-        for (uid, Taken { first, value, prev, epoch, .. }) in replies {
-            let uid = (args.uids.len() > 1 || output.is_wide()).then_some(uid);
+        for (subject, Taken { first, value, prev, epoch, .. }) in replies {
+            let subject = (many || output.is_wide()).then(|| subject.to_string());
             let first = (args.count > 1 || output.is_wide()).then_some(first);
             let more = output.is_wide().then_some([prev, epoch]).into_iter().flatten();
-            table.row(uid.into_iter().chain(first).chain([value]).chain(more).map(|number| number.to_string()));
+            let numbers = first.into_iter().chain([value]).chain(more).map(|number| number.to_string());
+            table.row(subject.into_iter().chain(numbers));
         }
         output.table(&table)?;
     }
     end
 }
 
+async fn next_of_uids(client: &Client, uids: &[u64], count: u32) -> Vec<Result<Allocation, CallError>> {
+    match uids {
+        [uid] => vec![client.next_n(*uid, count).await],
+        uids => {
+            let batch: Vec<(u64, u32)> = uids.iter().map(|uid| (*uid, count)).collect();
+            client.next_many_n(&batch).await.unwrap_or_else(|error| uids.iter().map(|_| Err(error.clone())).collect())
+        }
+    }
+}
+
 pub async fn current(args: CurrentArgs, output: &Output) -> anyhow::Result<Exit> {
     let client = args.deadline.connect(&args.target).await?;
-    let results = match client.current_many(&args.uids).await {
-        Ok(results) => results.into_iter().map(|result| result.map(Read::from)).collect(),
-        Err(error) => args.uids.iter().map(|_| Err(error.clone())).collect(),
+    let (subjects, read) = match args.uids.as_slice() {
+        [] => (args.keys.subjects(), args.keys.open(&client).await?.current_many(&args.keys.keys).await),
+        uids => (uids.iter().copied().map(Subject::uid).collect(), client.current_many(uids).await),
     };
-    let (replies, end) = items(&args.uids, results, &client, output)?.split();
+    let (many, failed) = (subjects.len() > 1, subjects.len());
+    let results = match read {
+        Ok(results) => results.into_iter().map(|result| result.map(Read::from)).collect(),
+        Err(error) => (0..failed).map(|_| Err(error.clone())).collect(),
+    };
+    let (replies, end) = items(subjects, results, &client, output)?.split();
     if !replies.is_empty() {
-        let heading: &[&str] = if output.is_wide() { &["uid", "value", "exactness", "epoch"] } else { &[] };
+        let heading: &[&str] = match (output.is_wide(), args.uids.is_empty()) {
+            (false, _) => &[],
+            (true, false) => &["uid", "value", "exactness", "epoch"],
+            (true, true) => &["key", "value", "exactness", "epoch"],
+        };
         let mut table = Table::new(heading);
-        for (uid, Read { value, exactness, epoch }) in replies {
+        for (subject, Read { value, exactness, epoch }) in replies {
             let epoch = output.is_wide().then(|| epoch.to_string());
-            let uid = (args.uids.len() > 1 || output.is_wide()).then(|| uid.to_string());
-            table.row(uid.into_iter().chain([value.to_string(), exactness.to_owned()]).chain(epoch));
+            let subject = (many || output.is_wide()).then(|| subject.to_string());
+            table.row(subject.into_iter().chain([value.to_string(), exactness.to_owned()]).chain(epoch));
         }
         output.table(&table)?;
     }
@@ -200,8 +267,8 @@ pub async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Result<Exit>
         }
         Err(error) => Err::<_, CallError>(error),
     };
-    let (replies, end) = items(&[uid], vec![result], &client, output)?.split();
-    for (uid, advanced) in replies {
+    let (replies, end) = items(vec![Subject::uid(uid)], vec![result], &client, output)?.split();
+    for (_, advanced) in replies {
         output.line(advanced.text(uid))?;
     }
     end

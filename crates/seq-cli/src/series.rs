@@ -10,7 +10,6 @@ use seq_command::output::Output;
 mod create;
 mod list;
 mod retire;
-mod settle;
 mod show;
 mod view;
 

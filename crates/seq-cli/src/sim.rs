@@ -29,7 +29,7 @@ const FIGURES: &str = "{human_pos}/{human_len}  {per_sec:0}  ETA {eta}";
 pub enum SimCommand {
     /// Runs many seeds; stops at a violation and shrinks its faults.
     #[command(after_help = "Examples:\n  seqsvr sim run\n  seqsvr sim run --seeds 10000 --from 200 -o json\n  \
-                            seqsvr sim run --sets 2\n\n\
+                            seqsvr sim run --sets 2\n  seqsvr sim run --keys\n\n\
                             Exit codes: 0 no promise was broken, 1 a promise was broken.")]
     Run(RunArgs),
     /// Replays a seed and prints its events.
@@ -54,6 +54,9 @@ pub struct RunArgs {
     /// Sets of each world: 1, 2 with migrations between them and restores of both, or 3 with restores upon restores.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3))]
     sets: u32,
+    /// Gives each world of one or two sets a keyspace.
+    #[arg(long)]
+    keys: bool,
     /// Number of threads; 0: one for each core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     jobs: usize,
@@ -67,6 +70,9 @@ pub struct ReplayArgs {
     /// Sets of the world, 1 to 3. A planted bug between sets needs 2, a planted bug of restores needs 3.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3))]
     sets: u32,
+    /// Gives the world a keyspace, as in `seqsvr sim run --keys`.
+    #[arg(long)]
+    keys: bool,
     /// Numbers of the faults to inject, as 3,17,40; by default all faults of the seed.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     faults: Option<Vec<usize>>,
@@ -134,11 +140,12 @@ fn run_seeds(args: &RunArgs, output: &Output) -> anyhow::Result<Exit> {
             if seed >= end {
                 return;
             }
-            let outcome = seq_sim::run(&Run { seed, sets: args.sets, ..Run::default() });
+            let run = Run { seed, sets: args.sets, keys: args.keys, ..Run::default() };
+            let outcome = seq_sim::run(&run);
             bar.inc(1);
             let broken = outcome.violation.as_ref().map(|violation| {
                 stop.store(true, Relaxed);
-                shrunk((seed, args.sets), outcome.weather, format!("{violation:?}"))
+                shrunk(&run, outcome.weather, format!("{violation:?}"))
             });
             let mut sums = sums.lock().expect("no thread panics while it adds");
             sums.0.add(&outcome.coverage);
@@ -169,13 +176,15 @@ fn run_seeds(args: &RunArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn shrunk((seed, sets): (u64, u32), weather: &'static str, what: String) -> Broken {
-    let shrunk = seq_sim::shrink(&Run { seed, sets, ..Run::default() });
+fn shrunk(run: &Run, weather: &'static str, what: String) -> Broken {
+    let Run { seed, sets, keys, .. } = *run;
+    let shrunk = seq_sim::shrink(run);
     let (numbers, faults) = shrunk.map_or((None, Vec::new()), |one| (Some(one.faults), one.described));
     let list = numbers.map(|numbers| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     let only = list.map_or_else(String::new, |list| format!(" --faults {list}"));
     let of = if sets > 1 { format!(" --sets {sets}") } else { String::new() };
-    Broken { seed, weather, what, faults, again: format!("seqsvr sim replay --seed {seed}{of}{only}") }
+    let with = if keys { " --keys" } else { "" };
+    Broken { seed, weather, what, faults, again: format!("seqsvr sim replay --seed {seed}{of}{with}{only}") }
 }
 
 fn print(summary: &Summary, output: &Output) -> std::io::Result<()> {
@@ -212,8 +221,8 @@ struct Replayed<'a> {
 }
 
 fn replay(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
-    let ReplayArgs { seed, sets, faults, bug } = args;
-    let outcome = seq_sim::run(&Run { seed, sets, faults, bug, trace: true });
+    let ReplayArgs { seed, sets, keys, faults, bug } = args;
+    let outcome = seq_sim::run(&Run { seed, sets, keys, faults, bug, trace: true });
     let violation = outcome.violation.as_ref().map(|violation| format!("{violation:?}"));
     let exit = if violation.is_some() { Exit::Failed } else { Exit::Ok };
     let replayed = Replayed {

@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use seq_channel::CallerChannel;
 use seq_channel::batch::NodeBatcher;
-use seq_core::{Epoch, SetId};
+use seq_core::{Epoch, SectionId, SetId};
 use seq_proto::reason::{Outcome, Reason, key};
 use seq_proto::v1::id_service_client::IdServiceClient;
+use seq_proto::v1::key_service_client::KeyServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -85,6 +86,16 @@ pub(crate) struct Target {
 pub(crate) struct IdTarget {
     pub(crate) addr: Arc<str>,
     pub(crate) client: IdServiceClient<CallerChannel>,
+}
+
+/// Node to which an attempt of a call for keys is sent, with the fields of its request.
+pub(crate) struct BucketTarget {
+    pub(crate) addr: Arc<str>,
+    pub(crate) client: KeyServiceClient<CallerChannel>,
+    /// As [`Target::route_version`].
+    pub(crate) route_version: Option<u64>,
+    /// Newest known epoch of the bucket.
+    pub(crate) epoch: u64,
 }
 
 /// Batcher for the owner of a uid's section, with the route version and the epoch that a call through this batcher
@@ -186,6 +197,46 @@ impl<'a> Attempts<'a> {
     /// Returns the node to which the next attempt of a call for ids is sent. It is a node of the set `home`, or of
     /// another set while no node of `home` can be reached. Any node forwards the call to the owner of the lane.
     pub(crate) fn id_target(&mut self, home: SetIndex) -> Result<IdTarget, CallError> {
+        let addr = self.any_node(home)?;
+        match node_client::of_ids(&self.shared.pool, &addr) {
+            Ok(client) => Ok(IdTarget { addr, client }),
+            Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
+        }
+    }
+
+    /// Returns the node to which the next attempt of a call for a key is sent: the owner of the key's bucket, or any
+    /// node of the cluster while the owner is unknown or cannot be reached. Any node forwards the call to the owner.
+    pub(crate) fn bucket_target(&mut self, home: SetIndex, bucket: SectionId) -> Result<BucketTarget, CallError> {
+        let shared = self.shared;
+        let directory = shared.routes.load();
+        let excluded = self.excluded.as_deref();
+        let is_good = |addr: &Arc<str>| Some(&**addr) != excluded && !shared.pool.is_suspect(addr);
+        let route = directory.bucket(home, bucket);
+        let owner = route.and_then(|route| {
+            let set = directory.set(route.set);
+            Some((set.addr(route.owner?).filter(|addr| is_good(addr))?.clone(), route))
+        });
+        let addr = match owner {
+            Some((addr, route)) => {
+                self.begin(&directory, route);
+                addr
+            }
+            None => self.any_node(home)?,
+        };
+        let set = self.route.map(|route| directory.set(route.set));
+        let epoch = route.map_or(0, |route| route.epoch.0);
+        match node_client::of_keys(&shared.pool, &addr) {
+            Ok(client) => {
+                let route_version = set.and_then(|set| set.known_version());
+                Ok(BucketTarget { addr, client, route_version, epoch })
+            }
+            Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
+        }
+    }
+
+    /// Returns the address of the node to which the next attempt of a call is sent that any node serves: see
+    /// [`Attempts::id_target`].
+    fn any_node(&mut self, home: SetIndex) -> Result<Arc<str>, CallError> {
         let shared = self.shared;
         let directory = shared.routes.load();
         let excluded = self.excluded.as_deref();
@@ -198,10 +249,7 @@ impl<'a> Attempts<'a> {
         };
         let index = directory.index_of(set.id()).expect("the set is in the directory");
         self.begin(&directory, SectionRoute { epoch: Epoch(0), set: index, owner: None, is_claim: false });
-        match node_client::of_ids(&shared.pool, &addr) {
-            Ok(client) => Ok(IdTarget { addr, client }),
-            Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
-        }
+        Ok(addr)
     }
 
     /// Returns the batcher for the owner of the uid's section; `None` if the owner is unknown or was recently
@@ -546,7 +594,7 @@ impl<'a> Attempts<'a> {
         }))
     }
 
-    fn unreachable(&self, addr: Arc<str>, source: Status) -> CallError {
+    pub(crate) fn unreachable(&self, addr: Arc<str>, source: Status) -> CallError {
         let (attempts, may_have_applied) = (self.made, self.may_have_applied());
         CallError::Unreachable(Arc::new(Unreachable { addr, attempts, may_have_applied, source }))
     }

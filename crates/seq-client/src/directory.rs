@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use seq_core::route::RouteUpdate;
+use seq_core::layout::SectionRun;
+use seq_core::route::{RouteRun, RouteUpdate};
 use seq_core::{Epoch, Layout, RouteVersion, SectionId, SetId, Uid};
 use seq_proto::v1;
 
@@ -58,6 +59,8 @@ pub(crate) struct Directory {
 struct Cluster {
     layout: Layout,
     sections: Sections,
+    /// Routes of the buckets of all keyspaces.
+    buckets: Sections,
     /// The set that was the first to send this cluster's layout. Requests for a section without a route are sent to any
     /// node of this set, which forwards them.
     home: SetIndex,
@@ -131,11 +134,13 @@ impl Routes {
         if !self.load().would_change(routes, seed) {
             return Ok(Change::default());
         }
+        let whole = RouteUpdate::try_from(routes)?;
+        let buckets = bucket_runs(&whole);
         // Calls for ids may be sent to any node, so the routes of the lanes' sections are left out.
-        let update = RouteUpdate::try_from(routes)?.declared();
+        let update = whole.declared();
         let _writer = self.writer.lock();
         let mut directory = Directory::clone(&self.load());
-        let change = directory.adopt(&update, seed).inspect_err(|error| {
+        let change = directory.adopt(&update, &buckets, seed).inspect_err(|error| {
             if let (RoutesError::Mismatch { .. }, Some(set)) = (error, self.load().by_id(update.id)) {
                 set.state().want_whole();
             }
@@ -174,6 +179,12 @@ impl Directory {
         let Cluster { sections, home, .. } = &*self.clusters[cluster];
         let unknown = SectionRoute { epoch: Epoch(0), set: *home, owner: None, is_claim: false };
         Some(sections.get(section).unwrap_or(unknown))
+    }
+
+    /// Returns the route of a bucket of a keyspace; `None` if it is not known. `home` is the set with which the series
+    /// of the keyspace's cluster are returned.
+    pub(crate) fn bucket(&self, home: SetIndex, bucket: SectionId) -> Option<SectionRoute> {
+        self.clusters.iter().find(|cluster| cluster.home == home)?.buckets.get(bucket)
     }
 
     /// Returns the section of a uid; `None` if the uid is in no known cluster.
@@ -261,7 +272,13 @@ impl Directory {
             .is_none_or(|set| set.version.0 < routes.version || seed.is_some_and(|seed| !set.has_seed(seed)))
     }
 
-    fn adopt(&mut self, update: &RouteUpdate, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
+    /// Adopts routes of sections of uids, and `buckets`, the routes of buckets in the same message.
+    fn adopt(
+        &mut self,
+        update: &RouteUpdate,
+        buckets: &[RouteRun],
+        seed: Option<&Arc<str>>,
+    ) -> Result<Change, RoutesError> {
         let mismatch = || RoutesError::Mismatch { set: update.set.clone() };
         // A set is added only if a seed sent its routes, so that each set has an address to which requests can be sent.
         if self.by_id(update.id).is_none() && seed.is_none() {
@@ -290,7 +307,7 @@ impl Directory {
             if let Some(left) = left {
                 self.leave(&left, &update.layout);
             }
-            change.addrs |= self.adopt_sections(index, update);
+            change.addrs |= self.adopt_sections(index, update, buckets);
         }
         Ok(change)
     }
@@ -300,13 +317,13 @@ impl Directory {
         let layout = self.clusters[cluster].layout.clone();
         let set = self.index_or_insert(claim.set, &layout)?;
         let route = SectionRoute { epoch: claim.since, set, owner: None, is_claim: true };
-        self.merge(cluster, [(section, 1, route)]);
+        self.merge(cluster, [(section, 1, route)], []);
         Some(())
     }
 
     /// Merges the routes that the set with the index `own` sent into the routes of its cluster, including this set's
     /// statements about the routes and addresses of other sets. Returns whether an address changed.
-    fn adopt_sections(&mut self, own: SetIndex, update: &RouteUpdate) -> bool {
+    fn adopt_sections(&mut self, own: SetIndex, update: &RouteUpdate, buckets: &[RouteRun]) -> bool {
         let cluster = self.cluster(update).unwrap_or_else(|| self.add_cluster(own, &update.layout));
         let mut addrs_changed = false;
         for (id, set) in update.sets.iter().filter(|(id, _)| **id != update.id) {
@@ -314,8 +331,7 @@ impl Directory {
                 addrs_changed |= Arc::make_mut(&mut self.sets[usize::from(index.0)]).learn(&set.name, &set.allocs);
             }
         }
-        let mut routes = Vec::with_capacity(update.runs.len());
-        for run in &update.runs {
+        let mut merged = |run: &RouteRun| {
             let set = match run.route.other_set() {
                 Some(id) => self.index_or_insert(id, &update.layout),
                 None => Some(own),
@@ -324,21 +340,33 @@ impl Directory {
             // If the section is in a set that is not known yet and the number of sets is at its limit, this route is
             // left out. The section then keeps its former route, and nodes forward requests for it.
             let route = set.map(|set| SectionRoute { epoch: run.route.epoch, set, owner: run.route.owner, is_claim });
-            routes.extend(route.map(|route| (run.first, run.sections, route)));
-        }
-        self.merge(cluster, routes);
+            route.map(|route| (run.first, run.sections, route))
+        };
+        let routes: Vec<_> = update.runs.iter().filter_map(&mut merged).collect();
+        let buckets: Vec<_> = buckets.iter().filter_map(merged).collect();
+        self.merge(cluster, routes, buckets);
         if update.series.len() >= self.clusters[cluster].series.len() {
             Arc::make_mut(&mut self.clusters[cluster]).series = series::decoded(&update.series);
         }
         addrs_changed
     }
 
-    fn merge(&mut self, cluster: usize, runs: impl IntoIterator<Item = (SectionId, u32, SectionRoute)>) {
+    /// Merges the routes of sections of uids, and the routes of buckets.
+    fn merge(
+        &mut self,
+        cluster: usize,
+        runs: impl IntoIterator<Item = (SectionId, u32, SectionRoute)>,
+        of_buckets: impl IntoIterator<Item = (SectionId, u32, SectionRoute)>,
+    ) {
         let Directory { clusters, sets } = self;
-        let sections = &mut Arc::make_mut(&mut clusters[cluster]).sections;
+        let Cluster { sections, buckets, .. } = Arc::make_mut(&mut clusters[cluster]);
         let id = |set: SetIndex| sets[usize::from(set.0)].id().0;
         for (first, count, route) in runs {
             sections.merge(first, count, route, id);
+        }
+        for (first, count, route) in of_buckets {
+            buckets.extend_to(first.0 + count);
+            buckets.merge(first, count, route, id);
         }
     }
 
@@ -350,8 +378,9 @@ impl Directory {
     fn add_cluster(&mut self, home: SetIndex, layout: &Layout) -> usize {
         let start = layout.uids().start;
         let at = self.clusters.partition_point(|cluster| cluster.layout.uids().start < start);
-        let sections = Sections::new(layout.sections());
-        self.clusters.insert(at, Arc::new(Cluster { layout: layout.clone(), sections, home, series: [].into() }));
+        let (sections, buckets) = (Sections::new(layout.sections()), Sections::new(0));
+        let (layout, series) = (layout.clone(), [].into());
+        self.clusters.insert(at, Arc::new(Cluster { layout, sections, buckets, home, series }));
         at
     }
 
@@ -401,4 +430,19 @@ impl Directory {
         self.sets.push(Arc::new(SetRoutes::new(id, layout.clone())));
         Some(SetIndex((self.sets.len() - 1) as u16))
     }
+}
+
+/// Returns the routes of the buckets of all keyspaces in an update.
+fn bucket_runs(update: &RouteUpdate) -> Vec<RouteRun> {
+    let mut runs = Vec::new();
+    for (_, SectionRun { first, sections }) in update.layout.keyspaces() {
+        for run in &update.runs {
+            let from = run.first.max(first);
+            let end = (run.first.0 + run.sections).min(first.0 + sections);
+            if from.0 < end {
+                runs.push(RouteRun { first: from, sections: end - from.0, ..*run });
+            }
+        }
+    }
+    runs
 }

@@ -67,7 +67,8 @@
 //! * `stream_call`, `batch_call`: the requests of a call. `ids`: results of calls for ids.
 //! * `client`: the calls. `connect`: settings of a client, and connecting it. `cluster_view`: the client's routes, for
 //!   proxies.
-//! * `series`: the calls for ids. `segments`: ids that are fetched ahead. `tickets`: ids from several counters.
+//! * `keyspace`: the calls for keys. `series`: the calls for ids. `segments`: ids that are fetched ahead. `tickets`:
+//!   ids from several counters.
 //!
 //! **Architecture Invariant:** the client keeps no state for single uids. The servers guarantee order and uniqueness. A
 //! client that fetched numbers before they are needed, or cached them, could break the order between two processes that
@@ -87,6 +88,7 @@ mod error;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod ids;
+mod keyspace;
 mod node_client;
 mod segments;
 mod series;
@@ -103,6 +105,7 @@ pub use connect::ClientBuilder;
 pub use directory::RoutesError;
 pub use error::{CallError, ConnectError, Refused, SetUnavailable, Unreachable};
 pub use ids::{CurrentId, DecodedId, Ids};
+pub use keyspace::Keyspace;
 pub use segments::{Segments, SegmentsBuilder};
 pub use seq_auth::{Authorities, Credentials, CredentialsError, Files};
 pub use seq_channel::{BadToken, Bearer, Dial};

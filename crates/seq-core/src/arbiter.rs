@@ -255,26 +255,35 @@ pub struct Arbiter {
     deadline: Option<Duration>,
 }
 
-/// The proposed owners of sections. Sections of uids and sections of lanes are placed separately, because only some
-/// candidates can own sections of lanes.
+/// The proposed owners of sections. Sections of uids are placed separately from sections of lanes and from buckets,
+/// because only some candidates can own the latter two.
 #[derive(Debug, Default)]
 struct Placement {
     uids: PlacementOf,
     lanes: PlacementOf,
+    /// Placement of groups of neighbouring buckets, by their first buckets.
+    buckets: PlacementOf,
 }
 
 impl Placement {
     /// Returns the proposed owner of each section, in the order of `sections`; `None` for a section that no candidate
     /// can own.
     fn propose(&mut self, state: &State, sections: &[SectionId], candidates: &[Candidate<'_>]) -> Vec<Option<NodeId>> {
-        let first_lane = state.set.as_ref().map_or(u32::MAX, |set| set.layout.declared().sections());
-        let (uids, lanes) = sections.split_at(sections.partition_point(|section| section.0 < first_lane));
+        let layout = state.set.as_ref().map(|set| &set.layout);
+        let first_lane = layout.map_or(u32::MAX, |layout| layout.declared().sections());
+        let (uids, rest) = sections.split_at(sections.partition_point(|section| section.0 < first_lane));
         let owners = self.uids.propose(uids, candidates).iter().copied().map(Some);
         let mut owners: Vec<Option<NodeId>> = owners.chain(core::iter::repeat(None)).take(uids.len()).collect();
         let reads = |one: &&Candidate<'_>| state.node(one.id).is_some_and(|node| node.reads_lanes);
         let readers: Vec<Candidate<'_>> = candidates.iter().filter(reads).copied().collect();
-        owners.extend(self.lanes.propose(lanes, &readers).iter().copied().map(Some));
-        owners.resize(sections.len(), None);
+        let group = |section: &SectionId| layout.and_then(|layout| layout.bucket_group(*section));
+        let lanes: Vec<SectionId> = rest.iter().copied().filter(|section| group(section).is_none()).collect();
+        let mut groups: Vec<SectionId> = rest.iter().filter_map(group).collect();
+        groups.dedup();
+        let mut of_lanes = self.lanes.propose(&lanes, &readers).iter().copied();
+        let of_groups = self.buckets.propose(&groups, &readers);
+        let of_group = |group| groups.binary_search(&group).ok().and_then(|index| of_groups.get(index).copied());
+        owners.extend(rest.iter().map(|section| group(section).map_or_else(|| of_lanes.next(), of_group)));
         owners
     }
 }

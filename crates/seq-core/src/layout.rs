@@ -14,8 +14,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Uid};
+use crate::keyspace::Hashing;
 use crate::limits;
 use crate::refusal::Refusal;
+use crate::section::Counters;
 
 mod lanes;
 
@@ -198,6 +200,9 @@ impl Layout {
         if self.appended().len() + 1 == limits::MAX_SPACES {
             return Err(AppendError::TooManySpaces);
         }
+        if lanes.keys.is_some() && self.keyspaces().count() == limits::MAX_KEYSPACES {
+            return Err(AppendError::TooManyKeyspaces);
+        }
         let first_section = self.sections();
         let run = SectionRun { first: SectionId(first_section), sections: lanes.sections() };
         let sections = first_section.saturating_add(run.sections);
@@ -209,8 +214,8 @@ impl Layout {
         Ok((Layout { uids: self.uids, lanes: Some(appended.into()), sections }, run))
     }
 
-    /// Adopts the layout of another process if it is longer than this layout. Returns whether the other layout was
-    /// adopted.
+    /// Adopts the spaces of another layout that this layout lacks, and the seeds of keyspaces that this process does
+    /// not know. Returns whether anything was new.
     ///
     /// # Errors
     /// [`OtherLayout`] if neither layout begins with the other. Nothing is changed then.
@@ -219,10 +224,29 @@ impl Layout {
             return Err(OtherLayout { ours: self.id(), theirs: other.id() });
         }
         let longer = other.appended().len() > self.appended().len();
-        if longer {
-            self.clone_from(other);
+        let shorter = longer.then(|| core::mem::replace(self, other.clone()));
+        let learned = self.learn_seeds(shorter.as_ref().unwrap_or(other));
+        Ok(longer || learned)
+    }
+
+    /// Adopts the seeds of keyspaces that this process does not know, as far as another layout has the same keyspaces
+    /// with their seeds. Returns whether there were any.
+    pub fn learn_seeds(&mut self, other: &Layout) -> bool {
+        let lacks = |mine: &Appended, theirs: &Appended| {
+            mine == theirs && !mine.lanes.knows_seed() && theirs.lanes.knows_seed()
+        };
+        let theirs = other.appended();
+        if !self.appended().iter().zip(theirs).any(|(mine, theirs)| lacks(mine, theirs)) {
+            return false;
         }
-        Ok(longer)
+        let mut lanes = self.appended().to_vec();
+        for (mine, theirs) in lanes.iter_mut().zip(theirs) {
+            if lacks(mine, theirs) {
+                *mine = *theirs;
+            }
+        }
+        self.lanes = Some(lanes.into());
+        true
     }
 
     /// Returns whether both layouts may belong to the same cluster. This is so if they are equal, or if one of them
@@ -233,10 +257,10 @@ impl Layout {
         self.uids == other.uids && common
     }
 
-    /// Returns the section and the slot of a uid, or of the address of a lane.
+    /// Returns the section and the slot of a uid, or of the address of a lane. Buckets have no slots.
     ///
     /// # Errors
-    /// [`Refusal::UidOutOfRange`] when no section contains the uid or address.
+    /// [`Refusal::UidOutOfRange`] when no section contains the uid or address, or when the section is a bucket.
     #[inline]
     pub fn locate(&self, uid: Uid) -> Result<(SectionId, SlotIndex), Refusal> {
         if self.uids.contains(uid) {
@@ -248,7 +272,8 @@ impl Layout {
 
     #[cold]
     fn locate_lane(&self, address: Uid) -> Result<(SectionId, SlotIndex), Refusal> {
-        let located = lanes::locate(address).filter(|(section, _)| self.uids_of(*section).contains(&address.0));
+        let has_slot = |(section, _): &(SectionId, _)| self.uids_of(*section).contains(&address.0);
+        let located = lanes::locate(address).filter(|located| has_slot(located) && !self.has_keys(located.0));
         let Range { start, end } = self.uids();
         located.ok_or(Refusal::UidOutOfRange { uid: address, start, end })
     }
@@ -296,6 +321,34 @@ impl Layout {
         self.appended().iter().map(|Appended { lanes, first_section }| {
             (*lanes, SectionRun { first: SectionId(*first_section), sections: lanes.sections() })
         })
+    }
+
+    /// Returns the keyspaces with the sections of their buckets, in the order in which they were appended.
+    pub fn keyspaces(&self) -> impl Iterator<Item = (Hashing, SectionRun)> {
+        self.lanes().filter_map(|(lanes, sections)| Some((lanes.keys?, sections)))
+    }
+
+    /// Returns the kind of a section's counters.
+    #[must_use]
+    pub fn counters_of(&self, section: SectionId) -> Counters {
+        let uids = self.uids_of(section);
+        if self.has_keys(section) { Counters::Keys } else { Counters::Slots((uids.end - uids.start) as u32) }
+    }
+
+    /// Returns whether the counters of a section are those of keys.
+    #[must_use]
+    pub fn has_keys(&self, section: SectionId) -> bool {
+        section.0 < self.sections && self.lanes_of(section).is_some_and(|one| one.lanes.keys.is_some())
+    }
+
+    /// Returns the first of the neighbouring buckets that are placed together with this section; `None` if the section
+    /// is no bucket. The routes of a keyspace have at most 1,024 runs, because 16 buckets are placed together.
+    #[must_use]
+    pub fn bucket_group(&self, section: SectionId) -> Option<SectionId> {
+        /// Number of neighbouring buckets that are placed together.
+        const GROUP: u32 = 16;
+        let first = self.lanes_of(section).filter(|_| self.has_keys(section))?.first_section;
+        Some(SectionId(section.0 - (section.0 - first) % GROUP))
     }
 
     /// Returns the lanes to which a section belongs; `None` for a section of uids.
@@ -358,6 +411,12 @@ pub enum AppendError {
     /// The layout has as many spaces as it may.
     #[error("the layout has {} spaces, the most it may have", limits::MAX_SPACES)]
     TooManySpaces,
+    /// The layout has as many keyspaces as it may.
+    #[error("the layout has {} keyspaces, the most it may have", limits::MAX_KEYSPACES)]
+    TooManyKeyspaces,
+    /// The lanes have keys, and are not the buckets of a keyspace.
+    #[error("the lanes of keys are not at most {} buckets from 0 on, without a clock", crate::keyspace::BUCKETS)]
+    BadKeyspace,
     /// The layout would have more sections than allowed.
     #[error("{sections} sections in all spaces are more than the {} a layout may have", limits::MAX_SECTIONS)]
     TooManySections {

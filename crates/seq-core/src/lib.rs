@@ -5,7 +5,7 @@
 //!
 //! * [`layout`] maps a uid to its section.
 //! * [`section`] allocates numbers from the counters of a section; [`lane_clock`] allocates numbers that follow a
-//!   clock.
+//!   clock; [`keyspace`] maps keys of any bytes to sections and counters.
 //! * [`raise`] decides when a raise is due and which ceiling it requests; [`raises`] decides when an AllocSvr sends
 //!   which raises. At the store's leader, [`raise_bound`] limits the distance of a raise, and [`raise_rate`] limits how
 //!   fast a ceiling rises.
@@ -38,6 +38,8 @@ pub mod directory;
 mod event_kinds;
 pub mod high_water;
 pub mod id;
+mod keyed;
+pub mod keyspace;
 pub mod lane_clock;
 pub mod layout;
 pub mod leader_reach;
@@ -59,6 +61,8 @@ pub mod renewals;
 pub mod request;
 pub mod route;
 pub mod section;
+#[cfg(all(test, not(loom)))]
+mod seeded_tests;
 pub mod self_check;
 pub mod series;
 pub mod set_health;

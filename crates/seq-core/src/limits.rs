@@ -119,6 +119,16 @@ pub const MAX_SECTIONS: u32 = 1_048_576;
 /// because each route table contains the whole layout.
 pub const MAX_SPACES: usize = 1_024;
 
+/// Maximum number of bytes of a key.
+pub const MAX_KEY_BYTES: usize = 512;
+
+/// Maximum number of keys with a counter in one bucket. Their copy, which a handover has in memory twice, takes as much
+/// memory as those of two of the largest sections of uids.
+pub const MAX_BUCKET_KEYS: usize = MAX_SECTION_SIZE as usize;
+
+/// Maximum number of keyspaces of a cluster. Their buckets are a quarter of [`MAX_SECTIONS`].
+pub const MAX_KEYSPACES: usize = 16;
+
 /// Maximum time, in milliseconds, by which the clocks of two members of a set's store may differ, even if one of them
 /// was a member before a restore from a backup and the other is a member after it. A restore relies on this limit for
 /// lanes with a clock. It assumes that no lost ceiling was above the highest ceiling that is allowed at the time on the

@@ -20,7 +20,7 @@ use crate::layout::Layout;
 use crate::lease::{Clocks, LeaseTerms};
 use crate::limits;
 use crate::route::{Adopted, RouteTable, RouteUpdate};
-use crate::section::SectionCopy;
+use crate::section::AnyCopy;
 use crate::state::{CopyPart, Renew};
 
 mod effects;
@@ -550,7 +550,7 @@ impl Owner {
 
     /// Starts a granted ownership from a copy, or at its ceiling if `copy` is `Ok(None)` or an error. `copy` is an
     /// error if the ownership should have started from a copy, but the copy is missing or unusable.
-    fn start(&mut self, grant: &Grant, copy: Result<Option<SectionCopy>, CopyLoss>, effects: &mut Effects) {
+    fn start(&mut self, grant: &Grant, copy: Result<Option<AnyCopy>, CopyLoss>, effects: &mut Effects) {
         let Grant { section, epoch, ceiling, .. } = *grant;
         let held = &mut self.held[section.0 as usize];
         if epoch <= *held {
@@ -580,7 +580,8 @@ impl Owner {
         true
     }
 
-    /// Returns the route table that results from an update; `None` if the update is not newer than the known table.
+    /// Returns the route table that results from an update; `None` if the update is not newer than the known table, and
+    /// has no seed of a keyspace that this node does not know.
     fn next_routes(&self, update: &RouteUpdate) -> Result<Option<RouteTable>, AdoptError> {
         if update.set != self.set || update.layout.declared() != self.layout.declared() {
             return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout.clone() });
@@ -590,7 +591,7 @@ impl Owner {
         let mut next = RouteTable::clone(held);
         match next.adopt(update) {
             Adopted::Newer => Ok(Some(next)),
-            Adopted::NotNewer => Ok(None),
+            Adopted::NotNewer => Ok(next.learn_seeds(update).then_some(next)),
             Adopted::Mismatch => Err(gap),
         }
     }

@@ -223,6 +223,12 @@ pub enum Refusal {
         /// The number to be above.
         above: Seq,
     },
+    /// The key has no counter, and its owner has no room for another one.
+    #[error("the bucket {section} has no room for another key: its owner has as many keys as it may")]
+    KeysExhausted {
+        /// The section of the key's bucket.
+        section: SectionId,
+    },
     /// The node is about to exit.
     #[error("the node is shutting down")]
     ShuttingDown,

@@ -182,7 +182,8 @@ impl RouteTable {
         if update.base == RouteVersion(0) {
             // The update names every section. A restored set begins without nodes, numbers them anew, and may have lost
             // lanes.
-            let Some(whole) = RouteTable::from_whole(update) else { return Adopted::Mismatch };
+            let Some(mut whole) = RouteTable::from_whole(update) else { return Adopted::Mismatch };
+            whole.layout.learn_seeds(&self.layout);
             *self = whole;
             return Adopted::Newer;
         }
@@ -201,6 +202,13 @@ impl RouteTable {
         self.series.clone_from(&update.series);
         self.write(update);
         Adopted::Newer
+    }
+
+    /// Adopts the seeds of keyspaces that this process does not know from an update, which need not be newer than the
+    /// table: the routes of a peer have no seeds, and the store may respond with the same version later. Returns
+    /// whether there were any.
+    pub fn learn_seeds(&mut self, update: &RouteUpdate) -> bool {
+        update.id == self.id && self.layout.learn_seeds(&update.layout)
     }
 
     /// Returns the changes of the table after the version `since`; `None` if the table is not newer. If `since` is 0,

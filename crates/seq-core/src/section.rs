@@ -5,25 +5,28 @@
 //! are skipped. After [`Section::freeze`] has frozen a slot, every compare-and-swap on the slot fails, so the copy that
 //! `freeze` returns is exact.
 
-use alloc::vec::Vec;
-
+mod copy;
 mod encoding;
+mod keyed;
 mod tally;
 mod within;
 
 use crate::id::{AdvanceLimit, Seq, SlotIndex, Step};
+pub use crate::keyed::Keyed;
 use crate::limits;
 use crate::raise;
 use crate::request::{Count, Target};
-pub use crate::slots::Distance;
-use crate::slots::{ADVANCED, FROZEN, MARKS, Slots};
+use crate::slots::{ADVANCED, FROZEN, MARKS};
+pub use crate::slots::{Distance, SlotStore, Slots, Tally};
 use crate::sync::{AcqRel, Acquire, AtomicU64, OnceBox, Relaxed, Release};
-pub use tally::Tally;
+pub use copy::{AnyCopy, CopyMisfit, Counters, KeyedCopy, SLOTS_OF_KEY, SectionCopy};
+pub use keyed::{Full, Keep, KeyedSection, Rebuilt};
 pub use within::{Ahead, Window};
 
-/// The counters and the ceiling of one section under one ownership.
+/// The counters and the ceiling of one section under one ownership. The section has slots of uids, unless it is a
+/// [`KeyedSection`].
 #[derive(Debug)]
-pub struct Section {
+pub struct Section<S = Slots> {
     /// The base. A uid with an untouched slot continues after the base, and the distance in a touched slot is relative
     /// to the base. After a handover, the base is the base of the handed-over copy. Otherwise it is the ceiling that
     /// was committed when this ownership began, or 0 for a section without an earlier owner.
@@ -47,7 +50,7 @@ pub struct Section {
     ticks: bool,
     /// Sum of the distances in the copy from which this ownership started, modulo 2^64; 0 if it started without a copy.
     begun: u64,
-    slots: Slots,
+    slots: S,
     /// Count of the numbers that this ownership has skipped, see [`Section::skipped`]; empty until a number is skipped.
     /// The count is boxed, so that it is not in the cache line of the ceiling. Every allocation reads the cache line of
     /// the ceiling, and an import, which makes many advances, would change the count in that line again and again.
@@ -135,79 +138,12 @@ pub struct Reading {
     pub exact: bool,
 }
 
-/// The exact counters of a frozen section, for the next owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SectionCopy {
-    /// The frozen section's base.
-    pub base: Seq,
-    /// The touched slots in ascending order, each with the distance of its uid from the base.
-    pub distances: Vec<(SlotIndex, Distance)>,
-}
-
-/// Reason why an ownership cannot start from a copy. The copy comes from another node and may be faulty, so a copy that
-/// does not fit leads to this error instead of a panic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CopyMisfit {
-    /// A slot in the copy is past the last slot of the section, or the slots are not in ascending order.
-    #[error("slot {slot} of {uids} is out of order or out of range")]
-    Slot {
-        /// The slot.
-        slot: SlotIndex,
-        /// Slots of the section.
-        uids: u32,
-    },
-    /// The sum of the copy's base and a distance is above [`Seq::MAX`].
-    #[error("slot {slot}: distance {distance} from base {base} is past the last number")]
-    Distance {
-        /// The slot.
-        slot: SlotIndex,
-        /// Distance of the slot in the copy.
-        distance: u64,
-        /// The copy's base.
-        base: Seq,
-    },
-    /// The highest number in the copy, or its base, is above the ceiling.
-    #[error("its highest number {highest} is above the ceiling {ceiling}")]
-    AboveCeiling {
-        /// The highest number in the copy.
-        highest: Seq,
-        /// The committed ceiling.
-        ceiling: Seq,
-    },
-}
-
-impl SectionCopy {
-    /// Checks that the copy can belong to a section of `uids` slots. Returns the highest number in the copy; the caller
-    /// must check that the section's ceiling is not below this number.
-    ///
-    /// # Errors
-    /// [`CopyMisfit`].
-    pub fn check(&self, uids: u32) -> Result<Seq, CopyMisfit> {
-        let base = self.base;
-        let most =
-            Seq::MAX.0.checked_sub(base.0).ok_or(CopyMisfit::AboveCeiling { highest: base, ceiling: Seq::MAX })?;
-        let (mut next, mut highest) = (0, 0);
-        for &(slot, distance) in &self.distances {
-            if slot.0 < next || slot.0 >= uids {
-                return Err(CopyMisfit::Slot { slot, uids });
-            }
-            let distance = distance.get();
-            if distance > most {
-                return Err(CopyMisfit::Distance { slot, distance, base });
-            }
-            next = slot.0 + 1;
-            highest = highest.max(distance);
-        }
-        Ok(Seq(base.0 + highest))
-    }
-}
-
 impl Section {
     /// Creates the section of an ownership that starts without a copy. Every uid continues after the committed
     /// `ceiling`, and therefore after every number that an earlier owner allocated.
     #[must_use]
     pub fn takeover(uids: u32, ceiling: Seq, step: Step) -> Section {
-        Section::new(uids, ceiling, ceiling, step)
+        Section::new(Slots::new(uids), ceiling, ceiling, step)
     }
 
     /// Creates the section of an ownership that continues the exact counters of the previous ownership from `copy`,
@@ -221,14 +157,81 @@ impl Section {
         if highest > ceiling {
             return Err(CopyMisfit::AboveCeiling { highest, ceiling });
         }
-        let section = Section::new(uids, copy.base, ceiling, step);
+        let section = Section::new(Slots::new(uids), copy.base, ceiling, step);
         for &(slot, distance) in &copy.distances {
             section.slots.touch(slot).store(distance.word(), Relaxed);
         }
         Ok(Section { begun: copy.sum(), ..section })
     }
 
-    fn new(uids: u32, base: Seq, ceiling: Seq, step: Step) -> Section {
+    /// Takes the next `count` numbers of a uid.
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    #[inline]
+    pub fn take(&self, slot: SlotIndex, count: Count) -> Take {
+        self.take_next(self.slots.touch(slot), count)
+    }
+
+    /// Advances a uid to `to`, so that all its numbers up to `to` count as taken. `to` may be at most `limit` above the
+    /// ceiling. Another advance of the uid to the same number changes nothing.
+    ///
+    /// A raise moves the ceiling by at most [`limits::MAX_RAISE`], and each call of this function requests at most one
+    /// raise. So if `to` is several raises above the ceiling, the caller must retry after each raise. If the caller
+    /// stops retrying, the ceiling moves no further.
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    pub fn advance(&self, slot: SlotIndex, to: Target, limit: AdvanceLimit) -> Advance {
+        // Every number up to the base may be allocated, by this owner or an earlier one.
+        let Some(distance) = to.seq().0.checked_sub(self.base.0) else { return Advance::Past };
+        self.advance_slot(self.slots.touch(slot), distance, limit)
+    }
+
+    /// Reads a slot so that the processor starts to load the slot's cache line before numbers are taken from the slot.
+    /// The processor executes other instructions during the load. The caller must use the returned word, because
+    /// otherwise the compiler removes the read.
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    #[inline]
+    #[must_use]
+    pub fn warm(&self, slot: SlotIndex) -> u64 {
+        self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed))
+    }
+
+    /// Returns the last number of a uid; `None` if its slot is frozen, because in this case the next owner may have
+    /// allocated higher numbers already.
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    #[must_use]
+    pub fn current(&self, slot: SlotIndex) -> Option<Reading> {
+        self.read(self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed)))
+    }
+
+    /// Freezes every slot and returns a copy of the exact counters. This section allocates nothing after the call has
+    /// returned, and the copy covers all numbers that it allocated before. A second call returns the same copy.
+    #[must_use]
+    pub fn freeze(&self) -> SectionCopy {
+        SectionCopy { base: self.base, distances: self.slots.freeze() }
+    }
+
+    /// Returns the number of uids.
+    #[must_use]
+    pub fn uids(&self) -> u32 {
+        self.slots.len()
+    }
+
+    /// Returns the bytes that hold counters of touched pages.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.slots.touched_bytes()
+    }
+}
+
+impl<S: SlotStore> Section<S> {
+    fn new(slots: S, base: Seq, ceiling: Seq, step: Step) -> Section<S> {
         assert!(ceiling <= Seq::MAX, "ceiling {ceiling}");
         assert!(step.0 > 0, "{ZERO_STEP}");
         let last = Seq(base.0 + Distance::MAX).min(Seq::MAX);
@@ -240,7 +243,7 @@ impl Section {
             wanted: AtomicU64::new(0),
             ticks: false,
             begun: 0,
-            slots: Slots::new(uids),
+            slots,
             skipped: OnceBox::new(),
         }
     }
@@ -251,7 +254,7 @@ impl Section {
     /// # Panics
     /// When the lead is 0.
     #[must_use]
-    pub fn in_ticks(self, lead: Step) -> Section {
+    pub fn in_ticks(self, lead: Step) -> Section<S> {
         assert!(lead.0 > 0, "{ZERO_STEP}");
         Section { ticks: true, step: lead.0.into(), ..self }
     }
@@ -259,7 +262,7 @@ impl Section {
     /// Returns this section, limited to numbers up to `last`. A call that needs a higher number returns
     /// [`Take::Exhausted`], and the section's ceiling is never above `last`.
     #[must_use]
-    pub fn up_to(self, last: Seq) -> Section {
+    pub fn up_to(self, last: Seq) -> Section<S> {
         let last = self.last.min(last);
         let ceiling = AtomicU64::new(self.ceiling().min(last).0);
         Section { last, ceiling, ..self }
@@ -295,38 +298,40 @@ impl Section {
         self.step().0 / 2
     }
 
-    /// Takes the next `count` numbers of a uid.
-    ///
-    /// # Panics
-    /// When the section has no such slot.
+    /// Takes the next `count` numbers from a slot.
     #[inline]
-    pub fn take(&self, slot: SlotIndex, count: Count) -> Take {
-        let slot = self.slots.touch(slot);
+    fn take_next(&self, slot: &AtomicU64, count: Count) -> Take {
         let count = u64::from(count.get());
-        let mut distance = slot.load(Relaxed);
+        let mut word = slot.load(Relaxed);
         loop {
-            if distance & MARKS != 0 {
+            if word & MARKS != 0 {
                 return self.take_marked(slot, count);
             }
+            // The first call for a key skips the numbers up to the floor. Slots of uids start at 0.
+            let skipped = if word == 0 { self.slots.start() } else { 0 };
             // Base and distance are below 2^63 and the count below 2^20, so the sum fits.
-            let value = self.base.0 + distance + count;
+            let distance = word + skipped + count;
+            let value = self.base.0 + distance;
             let ceiling = self.ceiling.load(Acquire);
             if value > ceiling {
                 return self.at_ceiling(Seq(value));
             }
-            match slot.compare_exchange_weak(distance, distance + count, Relaxed, Relaxed) {
+            self.count_skip(skipped);
+            match slot.compare_exchange_weak(word, distance, S::CHANGE, Relaxed) {
                 Ok(_) => {
-                    let prev = if distance == 0 { Seq::ZERO } else { Seq(self.base.0 + distance) };
+                    let prev = if word == 0 { Seq::ZERO } else { Seq(self.base.0 + word) };
                     return self.given(Seq(value), prev, Seq(ceiling));
                 }
-                Err(seen) => distance = seen,
+                Err(seen) => {
+                    self.take_back_skip(skipped);
+                    word = seen;
+                }
             }
         }
     }
 
-    /// Handles a call of [`Section::take`] for a slot that is frozen, or whose value is the target of an advance. This
-    /// function is separate and `cold`, so that [`Section::take`] needs only one test for both marks if the slot has no
-    /// mark.
+    /// Takes numbers from a slot that is frozen, or whose value is the target of an advance. This function is separate
+    /// and `cold`, so that [`Section::take_next`] needs only one test for both marks if the slot has no mark.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
         self.take_from::<false>(slot, count, Window::ALL).expect("a window without a limit")
@@ -338,20 +343,10 @@ impl Section {
         Take::Given { value, prev, ticket: if due { self.want_early(value, ceiling) } else { None } }
     }
 
-    /// Advances a uid to `to`, so that all its numbers up to `to` count as taken. `to` may be at most `limit` above the
-    /// ceiling. Another advance of the uid to the same number changes nothing.
-    ///
-    /// A raise moves the ceiling by at most [`limits::MAX_RAISE`], and each call of this function requests at most one
-    /// raise. So if `to` is several raises above the ceiling, the caller must retry after each raise. If the caller
-    /// stops retrying, the ceiling moves no further.
-    ///
-    /// # Panics
-    /// When the section has no such slot.
-    pub fn advance(&self, slot: SlotIndex, to: Target, limit: AdvanceLimit) -> Advance {
-        let to = to.seq();
-        // Every number up to the base may be allocated, by this owner or an earlier one.
-        let Some(wanted) = to.0.checked_sub(self.base.0) else { return Advance::Past };
-        let slot = self.slots.touch(slot);
+    /// Advances a slot to the distance `wanted`: see [`Section::advance`]. If the slot is untouched, the distance must
+    /// not be below the start of the slots.
+    fn advance_slot(&self, slot: &AtomicU64, wanted: u64, limit: AdvanceLimit) -> Advance {
+        let to = Seq(self.base.0 + wanted);
         let mut word = slot.load(Relaxed);
         loop {
             if word & FROZEN != 0 {
@@ -363,60 +358,51 @@ impl Section {
             }
             let ceiling = self.ceiling.load(Acquire);
             if to.0 > ceiling {
-                // Checked before a raise is requested, so that a refused advance does not raise the ceiling, which the
-                // other uids of the section share.
-                let bound = Seq(ceiling.saturating_add(limit.0)).min(Seq(limits::MAX_ADVANCE));
-                if to > bound {
-                    return Advance::TooFar { bound };
-                }
-                return Advance::AtCeiling {
-                    ticket: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
-                };
+                return self.advance_above_ceiling(to, Seq(ceiling), limit);
             }
             // If the slot is at the target already, its word stays: an allocated number can still be a `prev`, and a
             // repeated advance keeps the mark of the first advance.
             let advanced = if distance < wanted { wanted | ADVANCED } else { word };
-            let skipped = wanted - distance;
-            self.count_skip(skipped);
+            let moved = wanted - distance;
+            self.count_skip(moved);
             match slot.compare_exchange_weak(word, advanced, Release, Relaxed) {
                 Ok(_) => {
                     let due = wanted > 0 && ceiling - to.0 <= self.half_step();
                     let ticket = if due { self.want_early(to, Seq(ceiling)) } else { None };
-                    return Advance::Done { skipped, ticket };
+                    let before = if word == 0 { self.slots.start() } else { 0 };
+                    return Advance::Done { skipped: moved - before, ticket };
                 }
                 Err(seen) => {
-                    self.take_back_skip(skipped);
+                    self.take_back_skip(moved);
                     word = seen;
                 }
             }
         }
     }
 
-    /// Reads a slot so that the processor starts to load the slot's cache line before numbers are taken from the slot.
-    /// The processor executes other instructions during the load. The caller must use the returned word, because
-    /// otherwise the compiler removes the read.
-    ///
-    /// # Panics
-    /// When the section has no such slot.
-    #[inline]
-    #[must_use]
-    pub fn warm(&self, slot: SlotIndex) -> u64 {
-        self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed))
+    /// Requests a raise for an advance above the ceiling, unless the advance is further above it than it may be.
+    #[cold]
+    fn advance_above_ceiling(&self, to: Seq, ceiling: Seq, limit: AdvanceLimit) -> Advance {
+        // Checked before a raise is requested, so that a refused advance does not raise the ceiling, which the other
+        // uids of the section share.
+        let bound = Seq(ceiling.0.saturating_add(limit.0)).min(Seq(limits::MAX_ADVANCE));
+        if to > bound {
+            return Advance::TooFar { bound };
+        }
+        Advance::AtCeiling { ticket: self.want(to.min(Seq(ceiling.0.saturating_add(limits::MAX_RAISE)))) }
     }
 
-    /// Returns the last number of a uid; `None` if its slot is frozen, because in this case the next owner may have
-    /// allocated higher numbers already.
-    ///
-    /// # Panics
-    /// When the section has no such slot.
-    #[must_use]
-    pub fn current(&self, slot: SlotIndex) -> Option<Reading> {
-        let word = self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed));
+    /// Returns the last number of a slot: see [`Section::current`].
+    fn read(&self, word: u64) -> Option<Reading> {
         if word & FROZEN != 0 {
             return None;
         }
         let distance = word & !MARKS;
-        Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
+        if distance > 0 {
+            return Some(Reading { value: Seq(self.base.0 + distance), exact: true });
+        }
+        let value = Seq(self.base.0 + self.slots.start());
+        Some(Reading { value, exact: value == Seq::ZERO })
     }
 
     /// Returns the ceiling to request from the store, when the raise queue comes to this section. Returns `None` if the
@@ -467,11 +453,14 @@ impl Section {
         Some(RaiseTicket(()))
     }
 
-    /// Freezes every slot and returns a copy of the exact counters. This section allocates nothing after the call has
-    /// returned, and the copy covers all numbers that it allocated before. A second call returns the same copy.
-    #[must_use]
-    pub fn freeze(&self) -> SectionCopy {
-        SectionCopy { base: self.base, distances: self.slots.freeze() }
+    /// Adopts a ceiling that the store committed for a raise of the section that this section has replaced under the
+    /// same ownership. A ceiling below the present ceiling changes nothing, and no ticket becomes void.
+    ///
+    /// # Panics
+    /// When the ceiling is above [`Seq::MAX`], which the store never commits.
+    pub fn adopt_ceiling(&self, committed: Seq) {
+        assert!(committed <= Seq::MAX, "ceiling {committed}");
+        self.ceiling.fetch_max(committed.min(self.last).0, AcqRel);
     }
 
     /// Returns the base. All numbers that this ownership allocates are above it. It is the ceiling at which the
@@ -485,18 +474,6 @@ impl Section {
     #[must_use]
     pub fn ceiling(&self) -> Seq {
         Seq(self.ceiling.load(Acquire))
-    }
-
-    /// Returns the number of uids.
-    #[must_use]
-    pub fn uids(&self) -> u32 {
-        self.slots.len()
-    }
-
-    /// Returns the bytes that hold counters of touched pages.
-    #[must_use]
-    pub fn slot_bytes(&self) -> usize {
-        self.slots.touched_bytes()
     }
 
     #[cold]

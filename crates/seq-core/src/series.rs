@@ -1,5 +1,5 @@
-//! Defines [`Series`], the record of a series in the durable state. A series is a name for unique ids. Its lanes are
-//! the counters, and its shape turns the number of a lane into an id.
+//! Defines [`Series`], the record of a series or of a keyspace in the durable state. A series is a name for unique ids.
+//! Its lanes are the counters, and its shape turns the number of a lane into an id.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::id::{RouteVersion, SetId};
 use crate::layout::{Lanes, SectionRun};
 
-/// The record of a series in a set's durable state.
+/// The record of a series, or of a keyspace, in a set's durable state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     /// Name of the series, `1 ..= 63` characters of `[a-z0-9_.-]`.
@@ -15,7 +15,7 @@ pub struct Series {
     /// The encoded shape of the ids, at most [`MAX_SHAPE_BYTES`](crate::limits::MAX_SHAPE_BYTES) bytes. The durable
     /// state keeps these bytes without decoding them.
     pub shape: Vec<u8>,
-    /// The lanes.
+    /// The lanes, or the buckets of a keyspace.
     pub lanes: Lanes,
     /// The sections of the lanes.
     pub sections: SectionRun,
@@ -29,4 +29,12 @@ pub struct Series {
     /// Version of the set's route table that last changed this record, because the series was created, adopted from
     /// another set, or retired.
     pub routed: RouteVersion,
+}
+
+impl Series {
+    /// Returns whether this is the record of a keyspace.
+    #[must_use]
+    pub fn is_keyspace(&self) -> bool {
+        self.lanes.keys.is_some()
+    }
 }

@@ -11,7 +11,7 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::id::SlotIndex;
-use crate::sync::{AtomicU64, OnceBox, Relaxed};
+use crate::sync::{AtomicU64, OnceBox, Ordering, Relaxed};
 
 /// Marks a slot that allocates nothing any more.
 pub(crate) const FROZEN: u64 = 1 << 63;
@@ -19,6 +19,53 @@ pub(crate) const FROZEN: u64 = 1 << 63;
 pub(crate) const ADVANCED: u64 = 1 << 62;
 /// Bits of both marks. Every distance is less than [`ADVANCED`], so a distance sets neither bit.
 pub(crate) const MARKS: u64 = FROZEN | ADVANCED;
+
+/// Memory of a section's slots: [`Slots`] of uids, or [`Keyed`](crate::section::Keyed) of keys.
+pub trait SlotStore {
+    /// Ordering with which a slot is changed.
+    const CHANGE: Ordering;
+
+    /// Returns the distance from the section's base after which a counter continues if its slot is untouched.
+    fn start(&self) -> u64;
+
+    /// Returns the number of pages, touched or not. A page is the smallest part of the slots that is summed up.
+    fn pages(&self) -> usize;
+
+    /// Returns the sums over the slots in a range of pages, which may end after the last page.
+    fn tally(&self, pages: Range<usize>) -> Tally;
+}
+
+/// Sums over the touched slots in a range of a section's pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Sum of the distances from the base, modulo 2^64, so that only differences of sums have a meaning.
+    pub sum: u64,
+    /// Largest distance from the base; 0 if no uid is touched.
+    pub highest: u64,
+    /// Number of touched uids.
+    pub touched: u32,
+    /// Bytes of the touched pages.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Adds the tally of other pages of the same section.
+    pub fn add(&mut self, pages: Tally) {
+        self.sum = self.sum.wrapping_add(pages.sum);
+        self.highest = self.highest.max(pages.highest);
+        self.touched += pages.touched;
+        self.bytes += pages.bytes;
+    }
+
+    /// Adds a slot, which may be untouched or frozen.
+    #[inline]
+    pub(crate) fn count(&mut self, word: u64) {
+        let distance = word & !MARKS;
+        self.sum = self.sum.wrapping_add(distance);
+        self.highest = self.highest.max(distance);
+        self.touched += u32::from(distance > 0);
+    }
+}
 
 /// Distance of a touched uid above its section's base, with a mark if the uid was advanced to this distance.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +96,11 @@ impl Distance {
         self.0 & ADVANCED != 0
     }
 
+    /// Returns the distance in the word of a slot that is not frozen; `None` if the slot is untouched.
+    pub(crate) fn of_word(word: u64) -> Option<Distance> {
+        (word > 0).then_some(Distance(word))
+    }
+
     /// Returns the word of a slot that is not frozen.
     pub(crate) fn word(self) -> u64 {
         self.0
@@ -73,10 +125,11 @@ const PAGE_SLOTS: usize = 2;
 type Page = [AtomicU64; PAGE_SLOTS];
 
 /// Bytes of a page of counters.
-pub(crate) const PAGE_BYTES: u64 = (PAGE_SLOTS * 8) as u64;
+const PAGE_BYTES: u64 = (PAGE_SLOTS * 8) as u64;
 
+/// Slots of a section of uids.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub struct Slots {
     pages: Box<[OnceBox<Page>]>,
     len: u32,
 }
@@ -128,24 +181,10 @@ impl Slots {
             let first = (number * PAGE_SLOTS) as u32;
             for (slot, index) in page.iter().zip(first..self.len) {
                 let word = slot.fetch_or(FROZEN, Relaxed) & !FROZEN;
-                if word > 0 {
-                    touched.push((SlotIndex(index), Distance(word)));
-                }
+                touched.extend(Distance::of_word(word).map(|distance| (SlotIndex(index), distance)));
             }
         }
         touched
-    }
-
-    /// Returns the number of pages, touched or not.
-    pub(crate) fn pages(&self) -> usize {
-        self.pages.len()
-    }
-
-    /// Returns the touched pages in a range of pages, which may end after the last page.
-    pub(crate) fn touched_pages(&self, pages: Range<usize>) -> impl Iterator<Item = &[AtomicU64]> {
-        let end = pages.end.min(self.pages.len());
-        let pages = self.pages.get(pages.start..end).unwrap_or_default();
-        pages.iter().filter_map(|page| page.get().map(|page| &page[..]))
     }
 
     /// Returns the number of slots.
@@ -156,6 +195,30 @@ impl Slots {
     /// Returns the bytes of the pages that exist.
     pub(crate) fn touched_bytes(&self) -> usize {
         self.pages.iter().filter(|page| page.get().is_some()).count() * size_of::<Page>()
+    }
+}
+
+impl SlotStore for Slots {
+    const CHANGE: Ordering = Relaxed;
+
+    #[inline]
+    fn start(&self) -> u64 {
+        0
+    }
+
+    fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    fn tally(&self, pages: Range<usize>) -> Tally {
+        let mut tally = Tally::default();
+        let end = pages.end.min(self.pages.len());
+        let pages = self.pages.get(pages.start..end).unwrap_or_default();
+        for page in pages.iter().filter_map(OnceBox::get) {
+            tally.bytes += PAGE_BYTES;
+            page.iter().for_each(|slot| tally.count(slot.load(Relaxed)));
+        }
+        tally
     }
 }
 

@@ -1,7 +1,7 @@
 //! The atomic types that the counters use. They are the types of `core`, or the types of loom while its model checker
 //! runs the tests.
 
-pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+pub(crate) use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, fence};

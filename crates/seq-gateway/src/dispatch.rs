@@ -1,7 +1,7 @@
 //! Dispatches the requests of a port by their content type: gRPC requests to their services, and all other requests to
 //! the HTTP handlers.
 //!
-//! **Invariant:** the memory of a request to `SequenceService` or `IdService` is counted for its connection from the
+//! **Invariant:** the memory of a request for numbers is counted for its connection from the
 //! dispatch on. To keep the dispatch cheap, only three header fields are read here: the content type and the timeout of
 //! the request, and the status of the response. A node with traces also reads the field with the caller's trace.
 
@@ -17,6 +17,8 @@ use seq_api::service::SequenceService;
 use seq_kit::memory::MemoryBudget;
 use seq_proto::status;
 use seq_proto::v1::id_service_server::{IdServiceServer, SERVICE_NAME as IDS};
+use seq_proto::v1::key_owner_service_server::{KeyOwnerServiceServer, SERVICE_NAME as KEY_OWNERS};
+use seq_proto::v1::key_service_server::{KeyServiceServer, SERVICE_NAME as KEYS};
 use seq_proto::v1::sequence_service_server::{SERVICE_NAME, SequenceServiceServer};
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
@@ -40,13 +42,15 @@ struct Inner<F> {
     /// than the allocation of a number.
     sequences: SequenceServiceServer<grpc_service::Service<F>>,
     ids: IdServiceServer<grpc_service::Service<F>>,
+    keys: KeyServiceServer<grpc_service::Service<F>>,
+    key_owners: KeyOwnerServiceServer<grpc_service::Service<F>>,
     services: Routes,
     memory: MemoryBudget,
     names: Names,
 }
 
 impl<F: SequenceService> Dispatch<F> {
-    /// Creates a dispatcher. It passes gRPC requests of `SequenceService` and `IdService`, and all requests that are
+    /// Creates a dispatcher. It passes gRPC requests of the services for numbers, and all requests that are
     /// not gRPC, to `handlers`. It passes all other gRPC requests to `services`.
     pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes, memory: MemoryBudget, names: Names) -> Dispatch<F> {
         let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
@@ -55,7 +59,13 @@ impl<F: SequenceService> Dispatch<F> {
         let ids = IdServiceServer::new(grpc_service::Service(handlers.clone()))
             .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
             .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-        Dispatch(Arc::new(Inner { handlers, sequences, ids, services, memory, names }))
+        let keys = KeyServiceServer::new(grpc_service::Service(handlers.clone()))
+            .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
+            .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
+        let key_owners = KeyOwnerServiceServer::new(grpc_service::Service(handlers.clone()))
+            .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
+            .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
+        Dispatch(Arc::new(Inner { handlers, sequences, ids, keys, key_owners, services, memory, names }))
     }
 }
 
@@ -76,11 +86,8 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
 
     fn call(&mut self, request: Request<Body>) -> ResponseFuture {
         let is_grpc = is_grpc(&request);
-        let (of_sequences, of_ids) = match is_grpc {
-            true => (is_of(SERVICE_NAME, request.uri().path()), is_of(IDS, request.uri().path())),
-            false => (false, false),
-        };
-        if is_grpc && !of_sequences && !of_ids {
+        let numbers = if is_grpc { Numbers::of(request.uri().path()) } else { None };
+        if is_grpc && numbers.is_none() {
             let mut services = self.0.services.clone();
             return ResponseFuture::Service(Box::pin(async move { services.call(request).await }));
         }
@@ -92,10 +99,14 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
         let span = self.0.names.span(&request);
         let mut request = request.map(|body| memory.receive(body));
         request.extensions_mut().insert(memory.clone());
-        if is_grpc {
+        if let Some(numbers) = numbers {
             let end = timeout::end(request.headers()).map(End::At);
-            let response =
-                if of_ids { self.0.ids.clone().call(request) } else { self.0.sequences.clone().call(request) };
+            let response = match numbers {
+                Numbers::Sequences => self.0.sequences.clone().call(request),
+                Numbers::Ids => self.0.ids.clone().call(request),
+                Numbers::Keys => self.0.keys.clone().call(request),
+                Numbers::KeyOwners => self.0.key_owners.clone().call(request),
+            };
             return ResponseFuture::Sequence(request_span::follow(span, response), Some(memory), end);
         }
         let (handlers, request) = (self.0.handlers.clone(), request.map(Body::new));
@@ -119,6 +130,28 @@ pub(crate) fn is_grpc(request: &Request<Body>) -> bool {
     let Some(suffix) = suffix else { return false };
     let parameters = suffix.strip_prefix(b"+proto").unwrap_or(suffix);
     request.version() == Version::HTTP_2 && matches!(parameters.first(), None | Some(b';' | b' '))
+}
+
+/// A service for numbers.
+#[derive(Clone, Copy)]
+enum Numbers {
+    Sequences,
+    Ids,
+    Keys,
+    KeyOwners,
+}
+
+impl Numbers {
+    /// Returns the service that a path names; `None` if it is not one for numbers.
+    fn of(path: &str) -> Option<Numbers> {
+        let services = [
+            (SERVICE_NAME, Numbers::Sequences),
+            (IDS, Numbers::Ids),
+            (KEYS, Numbers::Keys),
+            (KEY_OWNERS, Numbers::KeyOwners),
+        ];
+        services.into_iter().find(|(service, _)| is_of(service, path)).map(|(_, numbers)| numbers)
+    }
 }
 
 /// Returns whether a path is a method of a service.
@@ -149,7 +182,7 @@ impl End {
 pub(crate) enum ResponseFuture {
     /// Response of a service for which no memory is counted.
     Service(BoxFuture<Response<Body>, Infallible>),
-    /// Response of `SequenceService`, `IdService` or the HTTP handlers. It has the memory that its request holds, and,
+    /// Response of a service for numbers or of the HTTP handlers. It has the memory that its request holds, and,
     /// over gRPC, the timer of the request if its caller stated a timeout.
     Sequence(BoxFuture<Response<Body>, Infallible>, Option<Memory>, Option<End>),
     /// Refusal of a request that belongs to no service.

@@ -1,5 +1,5 @@
-//! Implements `SequenceService` and `IdService` over gRPC. Each method calls its handler, with the deadline that the
-//! header `grpc-timeout` states.
+//! Implements `SequenceService`, `IdService` and the services of keys over gRPC. Each method calls its handler, with
+//! the deadline that the header `grpc-timeout` states.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -113,5 +113,55 @@ impl<F: SequenceService> v1::id_service_server::IdService for Service<F> {
         request: Request<v1::ListSeriesRequest>,
     ) -> Result<Response<v1::ListSeriesResponse>, Status> {
         handle(&self.0, request, |context, _| async move { self.0.list_series(&context) }).await
+    }
+}
+
+#[tonic::async_trait]
+impl<F: SequenceService> v1::key_service_server::KeyService for Service<F> {
+    async fn next(&self, request: Request<v1::NextKeyRequest>) -> Result<Response<v1::NextResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.next_key(context, request)).await
+    }
+
+    async fn next_many(&self, request: Request<v1::NextKeysRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.next_keys(context, request)).await
+    }
+
+    async fn current(&self, request: Request<v1::CurrentKeyRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.current_key(context, request)).await
+    }
+
+    async fn current_many(
+        &self,
+        request: Request<v1::CurrentKeysRequest>,
+    ) -> Result<Response<v1::CurrentManyResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.current_keys(context, request)).await
+    }
+
+    async fn advance(&self, request: Request<v1::AdvanceKeyRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.advance_key(context, request)).await
+    }
+}
+
+#[tonic::async_trait]
+impl<F: SequenceService> v1::key_owner_service_server::KeyOwnerService for Service<F> {
+    async fn next_hashed(
+        &self,
+        request: Request<v1::HashedKeysRequest>,
+    ) -> Result<Response<v1::NextManyResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.next_hashed(context, request)).await
+    }
+
+    async fn current_hashed(
+        &self,
+        request: Request<v1::HashedKeysRequest>,
+    ) -> Result<Response<v1::CurrentManyResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.current_hashed(context, request)).await
+    }
+
+    async fn advance_hashed(
+        &self,
+        request: Request<v1::AdvanceHashedRequest>,
+    ) -> Result<Response<v1::AdvanceResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.advance_hashed(context, request)).await
     }
 }

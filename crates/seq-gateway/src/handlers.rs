@@ -49,7 +49,7 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    fn call(&self, hops: u32) -> Result<Call, Refusal> {
+    pub(crate) fn call(&self, hops: u32) -> Result<Call, Refusal> {
         convert::check_hops(hops)?;
         let via = if hops == 0 { self.via } else { Via::Forwarded };
         Ok(Call { deadline: self.deadline.at, hops, via })
@@ -242,6 +242,6 @@ fn token(authorization: Option<&[u8]>) -> Result<Option<Token<'_>>, Status> {
     token.map(Some).ok_or_else(|| Reason::UnknownToken.status("authorization: not \"Bearer TOKEN\""))
 }
 
-fn exactness(exact: bool) -> v1::Exactness {
+pub(crate) fn exactness(exact: bool) -> v1::Exactness {
     if exact { v1::Exactness::Exact } else { v1::Exactness::UpperBound }
 }

@@ -12,6 +12,7 @@ mod handlers;
 mod http;
 mod id_counts;
 mod ids;
+mod keys;
 mod latency;
 mod memory;
 pub mod peers;

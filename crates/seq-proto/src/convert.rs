@@ -28,12 +28,7 @@ impl<'a> Items<'a> {
     /// # Errors
     /// [`Refusal::EmptyBatch`], [`Refusal::BatchTooLarge`] or [`Refusal::CountsMismatch`].
     pub fn new(uids: &'a [u64], counts: &'a [u32], epochs: &'a [u64]) -> Result<Items<'a>, Refusal> {
-        check_items(uids)?;
-        for list in [counts.len(), epochs.len()] {
-            if list != 0 && list != uids.len() {
-                return Err(Refusal::CountsMismatch { uids: uids.len(), counts: list });
-            }
-        }
+        check_lists(uids.len(), counts, epochs)?;
         Ok(Items { uids, counts, epochs })
     }
 
@@ -41,17 +36,40 @@ impl<'a> Items<'a> {
     /// seen. If the count of an item is out of range, the item has a refusal instead of the count.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>, Epoch)> {
         self.uids.iter().enumerate().map(|(index, uid)| {
-            let count = self.counts.get(index).map_or(Ok(Count::ONE), |wire| count(*wire));
-            (Uid(*uid), count, Epoch(self.epochs.get(index).copied().unwrap_or(0)))
+            let (count, epoch) = nth(index, self.counts, self.epochs);
+            (Uid(*uid), count, epoch)
         })
     }
 }
 
-fn check_items(uids: &[u64]) -> Result<(), Refusal> {
-    match uids.len() {
-        0 => Err(Refusal::EmptyBatch),
-        1..=limits::MAX_ITEMS => Ok(()),
-        items => Err(Refusal::BatchTooLarge { items }),
+/// Checks that the lists of a batch of `items` keys have allowed lengths, and returns the counts and epochs of the
+/// items, as [`Items::iter`] does.
+///
+/// # Errors
+/// As [`Items::new`].
+pub fn items(
+    items: usize,
+    counts: &[u32],
+    epochs: &[u64],
+) -> Result<impl ExactSizeIterator<Item = (Result<Count, Refusal>, Epoch)>, Refusal> {
+    check_lists(items, counts, epochs)?;
+    Ok((0..items).map(|index| nth(index, counts, epochs)))
+}
+
+fn nth(index: usize, counts: &[u32], epochs: &[u64]) -> (Result<Count, Refusal>, Epoch) {
+    let count = counts.get(index).map_or(Ok(Count::ONE), |wire| count(*wire));
+    (count, Epoch(epochs.get(index).copied().unwrap_or(0)))
+}
+
+fn check_lists(items: usize, counts: &[u32], epochs: &[u64]) -> Result<(), Refusal> {
+    match items {
+        0 => return Err(Refusal::EmptyBatch),
+        1..=limits::MAX_ITEMS => {}
+        items => return Err(Refusal::BatchTooLarge { items }),
+    }
+    match [counts.len(), epochs.len()].into_iter().find(|list| *list != 0 && *list != items) {
+        Some(list) => Err(Refusal::CountsMismatch { uids: items, counts: list }),
+        None => Ok(()),
     }
 }
 

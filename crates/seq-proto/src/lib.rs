@@ -23,6 +23,7 @@ pub mod refusals;
 pub mod roles;
 pub mod series;
 pub mod settings;
+pub mod staged;
 pub mod status;
 
 pub use reason::Reason;

@@ -7,18 +7,14 @@ use seq_core::high_water::Mark;
 use seq_core::owner::handover::HandoverOffer;
 use seq_core::owner::{Grant, GrantedCopy, OwnershipUpdate};
 use seq_core::route::RouteUpdate;
-use seq_core::section::{Distance, SectionCopy};
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq,
-    SetId, SlotIndex,
+    SetId,
 };
 
 use crate::convert::RoutesError;
+use crate::series;
 use crate::v1;
-
-/// Limit on the slots in one message of a staged copy. A message with so many slots has at most half a megabyte, so
-/// that it does not delay other messages on its connection.
-pub const MAX_STAGED_SLOTS: usize = 65_536;
 
 impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
     fn from(update: &OwnershipUpdate) -> v1::OwnershipUpdate {
@@ -36,7 +32,10 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             epochs: update.grants.iter().map(|grant| grant.epoch.0).collect(),
             ceilings: update.grants.iter().map(|grant| grant.ceiling.0).collect(),
             handover_ids: update.grants.iter().map(|grant| grant.handover_id.0).collect(),
-            routes: update.routes.as_ref().map(v1::Routes::from),
+            routes: update.routes.as_ref().map(|routes| v1::Routes {
+                series: routes.series.iter().map(series::with_seed).collect(),
+                ..routes.into()
+            }),
             handovers: update.handovers.iter().map(planned).collect(),
             no_other_candidate: update.no_other_candidate,
             copied: update.grants.iter().filter(|grant| grant.copied).map(|grant| grant.section.0).collect(),
@@ -163,6 +162,13 @@ pub fn update(
     })
 }
 
+/// Limit on the slots in one message of a staged copy. A message with so many slots has at most half a megabyte, so
+/// that it does not delay other messages on its connection.
+pub const MAX_STAGED_SLOTS: usize = 65_536;
+
+/// Limit on the keys in one message of a staged copy, for the same reason.
+pub const MAX_STAGED_KEYS: usize = 16_384;
+
 /// Error of an invalid message of a handover.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
@@ -228,16 +234,32 @@ pub enum OfferError {
         /// The base.
         base: u64,
     },
-    /// The numbers of slots and of distances differ, or there are too many of them.
-    #[error("{slots} slots and {distances} distances: send as many of each, up to {MAX_STAGED_SLOTS} in a message")]
+    /// The keys are not in ascending order, are no hashes of keys, or have an invalid distance.
+    #[error("section {section}: key {key:032x} at distance {distance} from {base} is invalid")]
+    Key {
+        /// The section.
+        section: u32,
+        /// The hash of the key.
+        key: u128,
+        /// Its distance.
+        distance: u64,
+        /// The base.
+        base: u64,
+    },
+    /// The numbers of slots or keys and of distances differ, there are too many of them, or they are not of the kind
+    /// that the section has.
+    #[error(
+        "{slots} slots or keys and {distances} distances: send as many of each, up to {MAX_STAGED_SLOTS} slots of a \
+         section of uids, or {MAX_STAGED_KEYS} keys of a bucket, in a message"
+    )]
     Lists {
-        /// Number of slots.
+        /// Number of slots or keys.
         slots: usize,
         /// Number of distances.
         distances: usize,
     },
-    /// The indexes of advanced uids are not in ascending order, or exceed the number of slots in the message.
-    #[error("index {index} of an advanced uid among {slots} slots is out of order or out of range")]
+    /// The indexes of advanced uids are not in ascending order, or exceed the number of slots or keys in the message.
+    #[error("index {index} of an advanced counter among {slots} is out of order or out of range")]
     Advanced {
         /// The index.
         index: u32,
@@ -310,60 +332,5 @@ pub fn to_offer(offer: &HandoverOffer, set: &str) -> v1::HandoverOffer {
         incarnation: offer.incarnation.0,
         from_set_id: offer.from_set.0,
         ..v1::HandoverOffer::default()
-    }
-}
-
-/// Encodes the copy of a frozen section as one or more messages. Only the first message contains the offer.
-pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<Item = v1::StageRequest> {
-    let mut head = Some((offer, copy.base.0));
-    let mut rest = copy.distances.into_iter().peekable();
-    std::iter::from_fn(move || {
-        let first = head.take();
-        if first.is_none() && rest.peek().is_none() {
-            return None;
-        }
-        let (offer, base) = first.map_or((None, 0), |(offer, base)| (Some(offer), base));
-        let mut message = v1::StageRequest { offer, base, ..v1::StageRequest::default() };
-        for (index, (slot, distance)) in (0..).zip(rest.by_ref().take(MAX_STAGED_SLOTS)) {
-            message.slots.push(slot.0);
-            message.distances.push(distance.get());
-            if distance.is_advanced() {
-                message.advanced.push(index);
-            }
-        }
-        Some(message)
-    })
-}
-
-/// Decodes one message of a staged copy, and adds the slots in it to `copy`, the copy of the section `section`.
-///
-/// # Errors
-/// [`OfferError`].
-pub fn extend_copy(
-    copy: &mut SectionCopy,
-    message: &v1::StageRequest,
-    section: SectionId,
-    layout: &Layout,
-) -> Result<(), OfferError> {
-    let (slots, distances) = (message.slots.len(), message.distances.len());
-    if slots != distances || slots > MAX_STAGED_SLOTS {
-        return Err(OfferError::Lists { slots, distances });
-    }
-    let uids = layout.uids_of(section);
-    let most = Seq::MAX.0.saturating_sub(copy.base.0);
-    let mut advanced = message.advanced.iter().copied().peekable();
-    for (index, (slot, distance)) in (0..).zip(message.slots.iter().zip(&message.distances)) {
-        let grows = copy.distances.last().is_none_or(|(last, _)| last.0 < *slot);
-        let in_range = u64::from(*slot) < uids.end - uids.start && *distance <= most;
-        let is_advanced = advanced.next_if_eq(&index).is_some();
-        let Some(read) = Distance::new(*distance, is_advanced).filter(|_| grows && in_range) else {
-            let (section, base) = (section.0, copy.base.0);
-            return Err(OfferError::Slot { section, slot: *slot, distance: *distance, base });
-        };
-        copy.distances.push((SlotIndex(*slot), read));
-    }
-    match advanced.next() {
-        Some(index) => Err(OfferError::Advanced { index, slots }),
-        None => Ok(()),
     }
 }

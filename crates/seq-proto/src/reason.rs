@@ -239,7 +239,8 @@ reasons! {
     "Ids" {
         /// No series has this name.
         UnknownSeries = "UNKNOWN_SERIES", [NotFound], Never, Unchanged;
-        /// A series with this name exists with another shape or other lanes, or is retired. A name is used only once.
+        /// A series with this name exists with another shape or other lanes, or is retired, or the name is that of a
+        /// keyspace. A name is used only once.
         SeriesExists = "SERIES_EXISTS", [AlreadyExists], Never, Unchanged;
         /// The series is retired: it gives out no more ids.
         SeriesRetired = "SERIES_RETIRED", [FailedPrecondition], Never, Unchanged;
@@ -265,7 +266,7 @@ reasons! {
         /// The clock of the lane's owner is so far ahead of the clock of its store that the store raises no ceiling to
         /// the time of the owner's clock.
         ClockAhead = "CLOCK_AHEAD", [Unavailable], Ceiling, Unchanged, [AHEAD_MS];
-        /// The cluster has as many series as it may.
+        /// The cluster has as many series or keyspaces as it may.
         TooManySeries = "TOO_MANY_SERIES", [ResourceExhausted], Never, Unchanged;
         /// The lanes do not fit the layout of the cluster.
         LayoutFull = "LAYOUT_FULL", [ResourceExhausted], Never, Unchanged;
@@ -275,6 +276,15 @@ reasons! {
         /// A live AllocSvr is of a release that knows no series: upgrade it first. Or the store of another set does not
         /// know yet which set creates series: upgrade that store, or try again in a few seconds.
         SetOutdated = "SET_OUTDATED", [FailedPrecondition], Never, Unchanged;
+    }
+    "Keys" {
+        /// No keyspace has this name.
+        UnknownKeyspace = "UNKNOWN_KEYSPACE", [NotFound], Never, Unchanged;
+        /// The key is empty or has too many bytes.
+        KeySize = "KEY_SIZE", [InvalidArgument], Never, Unchanged;
+        /// The key has no counter yet, and the owner of its bucket has counters for as many keys as it may. Keys with a
+        /// counter are served.
+        KeysExhausted = "KEYS_EXHAUSTED", [ResourceExhausted], Quota, Unchanged;
     }
     "Endpoints" {
         /// The message cannot be decoded.
@@ -311,6 +321,8 @@ reasons! {
         OtherTenantsUid = "OTHER_TENANTS_UID", [PermissionDenied], Never, Unchanged;
         /// The series does not belong to the tenant.
         OtherTenantsSeries = "OTHER_TENANTS_SERIES", [PermissionDenied], Never, Unchanged;
+        /// The tenant may use some uids, and no keys.
+        OtherTenantsKey = "OTHER_TENANTS_KEY", [PermissionDenied], Never, Unchanged;
         /// The count is above the tenant's quota for an item.
         CountAboveQuota = "COUNT_ABOVE_QUOTA", [InvalidArgument], Never, Unchanged;
         /// The tenant's rate of requests or numbers on this node is used up for now.

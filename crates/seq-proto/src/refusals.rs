@@ -71,6 +71,7 @@ impl RefusedHandover<'_> {
             Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
             Reason::AfterTooFar | Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries | Reason::LayoutFull |
             Reason::LayoutWriter | Reason::SetOutdated | Reason::LaneAhead | Reason::ClockAhead |
+            Reason::UnknownKeyspace | Reason::KeySize | Reason::KeysExhausted | Reason::OtherTenantsKey |
             Reason::StoreBehind | Reason::UidOutOfRange | Reason::UidMissing | Reason::ToMissing |
             Reason::CountOutOfRange | Reason::EmptyBatch | Reason::BatchTooLarge | Reason::CountsMismatch |
             Reason::NotOwner | Reason::Unserved | Reason::DeadlinePassed | Reason::OwnerUnreachable |
@@ -79,32 +80,32 @@ impl RefusedHandover<'_> {
             Reason::AlreadyPast | Reason::TooManyHops | Reason::ShuttingDown | Reason::WouldWait | Reason::Moved |
             Reason::SetUnavailable | Reason::Malformed | Reason::MessageTooLarge | Reason::UnknownMethod |
             Reason::UnsupportedEncoding | Reason::BodyTimedOut | Reason::OutOfMemory | Reason::Unsolicited |
-            Reason::TooManyReports |
-            Reason::RoleDenied | Reason::OtherHolder | Reason::UnknownToken | Reason::NoTenant |
-            Reason::OtherTenantsUid | Reason::OtherTenantsSeries | Reason::CountAboveQuota | Reason::QuotaExceeded |
-            Reason::TooManyConnections | Reason::BadOffer | Reason::BadCopy | Reason::TooMuchStaged |
-            Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::NotGranted | Reason::OtherSet |
-            Reason::NoSet | Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken | Reason::NodeAlive |
-            Reason::TooManyNodes | Reason::LeaseTooLong | Reason::OtherPredecessor | Reason::UnknownName |
-            Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq | Reason::ListsMismatch |
-            Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch | Reason::BadCeiling |
-            Reason::RaiseTooFast | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms | Reason::OtherTerms |
-            Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists | Reason::OtherGenesis |
-            Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet | Reason::TooManySets |
-            Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout | Reason::OtherLineage | Reason::BadRuns |
-            Reason::SectionMigrates | Reason::StalePlan | Reason::NotArrived | Reason::BadPace |
-            Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded |
-            Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting | Reason::NotLeader |
-            Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::TooManyProposals | Reason::CommandTooLarge |
-            Reason::RaftStopped | Reason::BadStoreId | Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved |
-            Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId | Reason::OtherMember | Reason::Taken |
-            Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters | Reason::EvenVoters | Reason::NoMajority |
-            Reason::NoLeader | Reason::NoSuccessor | Reason::ChangeInProgress | Reason::MemberNotReached |
-            Reason::NotTakenOver | Reason::OtherCluster | Reason::NoNonce | Reason::OtherReceiver |
-            Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember | Reason::OtherDataDirectory |
-            Reason::AcknowledgedDataLost | Reason::MalformedMessage | Reason::InvalidRaftMessage |
-            Reason::RaftJumpTooFar | Reason::CommittedEntriesContradicted | Reason::SnapshotTooLarge |
-            Reason::MalformedSnapshot | Reason::SnapshotUnderWay => return None,
+            Reason::TooManyReports | Reason::RoleDenied | Reason::OtherHolder | Reason::UnknownToken |
+            Reason::NoTenant | Reason::OtherTenantsUid | Reason::OtherTenantsSeries | Reason::CountAboveQuota |
+            Reason::QuotaExceeded | Reason::TooManyConnections | Reason::BadOffer | Reason::BadCopy |
+            Reason::TooMuchStaged | Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::NotGranted |
+            Reason::OtherSet | Reason::NoSet | Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken |
+            Reason::NodeAlive | Reason::TooManyNodes | Reason::LeaseTooLong | Reason::OtherPredecessor |
+            Reason::UnknownName | Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq |
+            Reason::ListsMismatch | Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch |
+            Reason::BadCeiling | Reason::RaiseTooFast | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms |
+            Reason::OtherTerms | Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
+            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet |
+            Reason::TooManySets | Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout |
+            Reason::OtherLineage | Reason::BadRuns | Reason::SectionMigrates | Reason::StalePlan | Reason::NotArrived |
+            Reason::BadPace | Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined |
+            Reason::NotResponded | Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting |
+            Reason::NotLeader | Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::TooManyProposals |
+            Reason::CommandTooLarge | Reason::RaftStopped | Reason::BadStoreId | Reason::BadCount | Reason::BadName |
+            Reason::AddedAndRemoved | Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId |
+            Reason::OtherMember | Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters |
+            Reason::EvenVoters | Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor |
+            Reason::ChangeInProgress | Reason::MemberNotReached | Reason::NotTakenOver | Reason::OtherCluster |
+            Reason::NoNonce | Reason::OtherReceiver | Reason::OtherFormat | Reason::OutdatedMember |
+            Reason::RemovedMember | Reason::OtherDataDirectory | Reason::AcknowledgedDataLost |
+            Reason::MalformedMessage | Reason::InvalidRaftMessage | Reason::RaftJumpTooFar |
+            Reason::CommittedEntriesContradicted | Reason::SnapshotTooLarge | Reason::MalformedSnapshot |
+            Reason::SnapshotUnderWay => return None,
         };
         Some(refusal)
     }
@@ -144,6 +145,13 @@ pub struct Details<'a> {
     pub text: &'a str,
 }
 
+impl Details<'_> {
+    /// Returns the refusal of an item whose section is in another set; `None` if the details do not state the set.
+    fn moved(&self, section: SectionId) -> Option<Refusal> {
+        Some(Refusal::Moved { section, set: self.set?, since: self.since? })
+    }
+}
+
 impl RefusedItem {
     /// Decodes the refusal of the item; `None` if numbers may have been consumed. A refusal that concerns the request,
     /// the connection or the node instead of the item is decoded as [`Refusal::Unserved`].
@@ -179,46 +187,45 @@ impl RefusedItem {
             Reason::LaneAhead => Refusal::LaneAhead { section },
             Reason::ClockAhead => Refusal::ClockAhead { section, node: owner, ahead_ms: details.ahead_ms.unwrap_or(0) },
             Reason::AfterTooFar => Refusal::AfterTooFar { section, above: Seq(to?) },
+            Reason::KeysExhausted => Refusal::KeysExhausted { section },
             Reason::ShuttingDown => Refusal::ShuttingDown,
             // If the refusal does not state the set, the section is decoded as unserved, and the call waits for newer
             // routes.
-            Reason::Moved => match (details.set, details.since) {
-                (Some(set), Some(since)) => Refusal::Moved { section, set, since },
-                _ => unserved,
-            },
+            Reason::Moved => details.moved(section).unwrap_or(unserved),
             Reason::SetUnavailable => details.set.map_or(unserved, |set| Refusal::SetUnavailable { section, set }),
             #[rustfmt::skip]
-            Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::BadShape |
-            Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange | Reason::NotAnId |
-            Reason::NotACounter | Reason::TooManySeries | Reason::OtherTenantsSeries | Reason::LayoutFull |
-            Reason::LayoutWriter | Reason::SetOutdated | Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch |
-            Reason::BatchTooLarge | Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed
-            | Reason::MessageTooLarge | Reason::UnknownMethod | Reason::UnsupportedEncoding | Reason::BodyTimedOut |
+            Reason::UnknownKeyspace | Reason::KeySize | Reason::OtherTenantsKey | Reason::UnknownSeries |
+            Reason::SeriesExists | Reason::SeriesRetired | Reason::BadShape | Reason::LaneRequired |
+            Reason::LaneNotAllowed | Reason::LaneOutOfRange | Reason::NotAnId | Reason::NotACounter |
+            Reason::TooManySeries | Reason::OtherTenantsSeries | Reason::LayoutFull | Reason::LayoutWriter |
+            Reason::SetOutdated | Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch | Reason::BatchTooLarge |
+            Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed |
+            Reason::MessageTooLarge | Reason::UnknownMethod | Reason::UnsupportedEncoding | Reason::BodyTimedOut |
             Reason::Unsolicited | Reason::RoleDenied | Reason::TooManyReports | Reason::OtherHolder |
             Reason::UnknownToken | Reason::NoTenant | Reason::BadOffer | Reason::BadCopy | Reason::TooMuchStaged |
             Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::OtherSet | Reason::NoSet |
             Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken | Reason::NodeAlive | Reason::TooManyNodes |
             Reason::LeaseTooLong | Reason::OtherPredecessor | Reason::StoreBehind | Reason::UnknownNode |
-            Reason::UnknownName | Reason::OtherIncarnation | Reason::ProcessDied | Reason::OtherRenewal | Reason::OtherOwnership |
-            Reason::TargetGone | Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq |
-            Reason::ListsMismatch | Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch |
-            Reason::BadCeiling | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms | Reason::OtherTerms |
-            Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists | Reason::OtherGenesis |
-            Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet | Reason::TooManySets |
-            Reason::SetClosing | Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout | Reason::OtherLineage
-            | Reason::OldLineage | Reason::BadRuns | Reason::NotResident | Reason::SectionMigrates | Reason::StalePlan |
-            Reason::UnknownMigration | Reason::MigrationOver | Reason::NotArrived | Reason::BadPace |
-            Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded |
-            Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting | Reason::TooManyProposals |
-            Reason::CommandTooLarge | Reason::BadStoreId | Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved
-            | Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId | Reason::OtherMember | Reason::Taken |
-            Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters | Reason::EvenVoters | Reason::NoMajority |
-            Reason::NoLeader | Reason::NoSuccessor | Reason::ChangeInProgress | Reason::MemberNotReached |
-            Reason::OtherCluster | Reason::NoNonce | Reason::OtherReceiver | Reason::OtherFormat |
-            Reason::OutdatedMember | Reason::RemovedMember | Reason::OtherDataDirectory | Reason::AcknowledgedDataLost |
-            Reason::MalformedMessage | Reason::InvalidRaftMessage | Reason::RaftJumpTooFar |
-            Reason::CommittedEntriesContradicted | Reason::SnapshotTooLarge | Reason::MalformedSnapshot |
-            Reason::SnapshotUnderWay => unserved,
+            Reason::UnknownName | Reason::OtherIncarnation | Reason::ProcessDied | Reason::OtherRenewal |
+            Reason::OtherOwnership | Reason::TargetGone | Reason::BadNodeId | Reason::BadIncarnation |
+            Reason::BadRenewSeq | Reason::ListsMismatch | Reason::UnknownSection | Reason::DuplicateSection |
+            Reason::BadEpoch | Reason::BadCeiling | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms |
+            Reason::OtherTerms | Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
+            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet |
+            Reason::TooManySets | Reason::SetClosing | Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout |
+            Reason::OtherLineage | Reason::OldLineage | Reason::BadRuns | Reason::NotResident |
+            Reason::SectionMigrates | Reason::StalePlan | Reason::UnknownMigration | Reason::MigrationOver |
+            Reason::NotArrived | Reason::BadPace | Reason::TooManyMigrations | Reason::TooFewRestores |
+            Reason::NotQuarantined | Reason::NotResponded | Reason::FenceNotApplied | Reason::BadResponse |
+            Reason::Starting | Reason::TooManyProposals | Reason::CommandTooLarge | Reason::BadStoreId |
+            Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved | Reason::UnknownMember | Reason::NotAVoter |
+            Reason::UsedStoreId | Reason::OtherMember | Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters |
+            Reason::TooManyVoters | Reason::EvenVoters | Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor |
+            Reason::ChangeInProgress | Reason::MemberNotReached | Reason::OtherCluster | Reason::NoNonce |
+            Reason::OtherReceiver | Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember |
+            Reason::OtherDataDirectory | Reason::AcknowledgedDataLost | Reason::MalformedMessage |
+            Reason::InvalidRaftMessage | Reason::RaftJumpTooFar | Reason::CommittedEntriesContradicted |
+            Reason::SnapshotTooLarge | Reason::MalformedSnapshot | Reason::SnapshotUnderWay => unserved,
             #[rustfmt::skip]
             Reason::OwnerTimedOut | Reason::NotGranted | Reason::RaiseTooFast | Reason::NotLeader |
             Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::RaftStopped |

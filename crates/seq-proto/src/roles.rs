@@ -77,6 +77,17 @@ pub const TABLE: &[Row] = &[
         methods: &["Next", "Current", "Advance", "Decode", "ListSeries"],
         allowed: CALLERS,
     },
+    Row {
+        service: "seqsvr.v1.KeyService",
+        methods: &["Next", "NextMany", "Current", "CurrentMany", "Advance"],
+        allowed: CALLERS,
+    },
+    // Only nodes send hashes of keys, because a caller that chose a hash could use the counter of any key.
+    Row {
+        service: "seqsvr.v1.KeyOwnerService",
+        methods: &["NextHashed", "CurrentHashed", "AdvanceHashed"],
+        allowed: &[Any(Alloc)],
+    },
     Row { service: HTTP, methods: &["*"], allowed: CALLERS },
     Row { service: REDIS, methods: &["*"], allowed: &[Any(Proxy), Any(Operator), Any(Client), Token] },
     // If a section migrates, AllocSvrs of two sets hand it over.
@@ -141,6 +152,7 @@ pub const TABLE: &[Row] = &[
         methods: &["CreateSeries", "RetireSeries", "SetLayoutWriter"],
         allowed: OPERATORS,
     },
+    Row { service: "seqsvr.v1.KeyspaceAdminService", methods: &["CreateKeyspace"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: VIEWERS },
     Row { service: "seqsvr.v1.EventService", methods: &["ListSetEvents", "WatchSetEvents"], allowed: VIEWERS },

@@ -1,6 +1,7 @@
 //! Encoding and decoding of series and their shapes. The store keeps the encoded shape of a series without decoding it.
 
 use prost::Message as _;
+use seq_core::keyspace::{Hashing, Seed};
 use seq_core::layout::{Lanes, SectionRun, TickClock};
 use seq_core::series::Series;
 use seq_core::state::{CreateSeries, LayoutWriter, StatedSeries};
@@ -44,6 +45,12 @@ pub enum SeriesError {
     Bits {
         /// The number in the message.
         bits: u32,
+    },
+    /// The seed of a keyspace does not have the stated digest.
+    #[error("the seed of keyspace {name:?} does not have the digest of the message")]
+    Seed {
+        /// Name of the keyspace.
+        name: String,
     },
     /// The series has no lanes.
     #[error("series {name:?} has no lanes")]
@@ -144,22 +151,35 @@ impl From<&Series> for v1::StoredSeries {
     }
 }
 
-/// Encodes lanes.
+/// Encodes a series for a node of the cluster, with the seed of a keyspace. Messages to clients must not contain the
+/// seed.
+#[must_use]
+pub fn with_seed(series: &Series) -> v1::StoredSeries {
+    let mut stored = v1::StoredSeries::from(series);
+    let keys = stored.lanes.as_mut().and_then(|lanes| lanes.keys.as_mut());
+    if let (Some(keys), Some(seed)) = (keys, series.lanes.keys.and_then(|keys| keys.seed())) {
+        keys.seed = seed.secret().to_vec();
+    }
+    stored
+}
+
+/// Encodes lanes, without the seed of a keyspace.
 #[must_use]
 pub fn lanes(lanes: &Lanes, first: SectionId) -> v1::Lanes {
-    let Lanes { count, per_section, start, margin, clock } = *lanes;
+    let Lanes { count, per_section, start, margin, clock, keys } = *lanes;
     let clock = clock.map(|TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }| {
         let seq_bits = seq_bits.into();
         v1::TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }
     });
-    v1::Lanes { count, per_section, start: start.0, margin, clock, first_section: first.0 }
+    let keys = keys.map(|keys| v1::Hashing { digest: keys.digest(), seed: Vec::new() });
+    v1::Lanes { count, per_section, start: start.0, margin, clock, first_section: first.0, keys }
 }
 
 /// Decodes a series as a set states it to another set.
 ///
 /// # Errors
-/// [`SeriesError::NoLanes`], or [`SeriesError::Bits`] if the number of a clock's bits does not fit into a byte. The
-/// other numbers are checked by the layout.
+/// [`SeriesError::NoLanes`]; [`SeriesError::Bits`] if the number of a clock's bits does not fit into a byte; or
+/// [`SeriesError::Seed`]. The other numbers are checked by the layout.
 pub fn stated(series: &v1::StoredSeries) -> Result<StatedSeries, SeriesError> {
     let v1::StoredSeries { name, shape, lanes, created_ms, retired, home_set_id } = series;
     let lanes = lanes.as_ref().ok_or_else(|| SeriesError::NoLanes { name: name.clone() })?;
@@ -168,10 +188,34 @@ pub fn stated(series: &v1::StoredSeries) -> Result<StatedSeries, SeriesError> {
         let seq_bits = u8::try_from(bits).map_err(|_| SeriesError::Bits { bits })?;
         Ok::<_, SeriesError>(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms })
     });
+    let keys = lanes.keys.as_ref().map(|keys| hashing(keys).ok_or_else(|| SeriesError::Seed { name: name.clone() }));
+    let (clock, keys) = (clock.transpose()?, keys.transpose()?);
     let v1::Lanes { count, per_section, start, margin, .. } = *lanes;
-    let lanes = Lanes { count, per_section, start: Seq(start), margin, clock: clock.transpose()? };
+    let lanes = Lanes { count, per_section, start: Seq(start), margin, clock, keys };
     let create = CreateSeries { name: name.clone(), shape: shape.clone(), lanes, created_ms: *created_ms };
     Ok(StatedSeries { create, home: SetId(*home_set_id), retired: *retired })
+}
+
+/// Decodes the hashing of a keyspace; `None` if the seed is not the seed of the digest.
+fn hashing(keys: &v1::Hashing) -> Option<Hashing> {
+    let digest = Hashing::of_digest(keys.digest);
+    if keys.seed.is_empty() {
+        return Some(digest);
+    }
+    let seed = <[u8; 16]>::try_from(keys.seed.as_slice()).ok()?;
+    Some(Hashing::new(Seed::new(seed))).filter(|hashing| *hashing == digest)
+}
+
+/// Decodes a series as a set states it to another set, with the seed of a keyspace.
+///
+/// # Errors
+/// As [`stated`], and [`SeriesError::Seed`] if the message lacks the seed.
+pub fn stated_with_seed(series: &v1::StoredSeries) -> Result<StatedSeries, SeriesError> {
+    let stated = stated(series)?;
+    match stated.create.lanes.keys {
+        Some(keys) if keys.seed().is_none() => Err(SeriesError::Seed { name: stated.create.name }),
+        _ => Ok(stated),
+    }
 }
 
 impl From<&LayoutWriter> for v1::LayoutWriter {

@@ -53,6 +53,7 @@ impl Reason {
             Refusal::LaneAhead { .. } => Reason::LaneAhead,
             Refusal::ClockAhead { .. } => Reason::ClockAhead,
             Refusal::AfterTooFar { .. } => Reason::AfterTooFar,
+            Refusal::KeysExhausted { .. } => Reason::KeysExhausted,
             Refusal::ShuttingDown => Reason::ShuttingDown,
             Refusal::Moved { .. } => Reason::Moved,
             Refusal::SetUnavailable { .. } => Reason::SetUnavailable,
@@ -95,11 +96,12 @@ impl Reason {
     /// Returns the reason for which lanes cannot be appended to the layout.
     const fn of_append(error: &AppendError) -> Reason {
         match error {
-            AppendError::TooManySpaces => Reason::TooManySeries,
+            AppendError::TooManySpaces | AppendError::TooManyKeyspaces => Reason::TooManySeries,
             AppendError::TooManySections { .. } | AppendError::UidsTooHigh { .. } => Reason::LayoutFull,
-            AppendError::BadLanes { .. } | AppendError::BadStart { .. } | AppendError::BadClock { .. } => {
-                Reason::BadShape
-            }
+            AppendError::BadLanes { .. }
+            | AppendError::BadStart { .. }
+            | AppendError::BadClock { .. }
+            | AppendError::BadKeyspace => Reason::BadShape,
         }
     }
 

@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use seq_core::high_water::Mark;
+use seq_core::keyspace::{Hashing, Seed};
 use seq_core::layout::{Lanes, TickClock};
+use seq_core::owner::OwnershipUpdate;
 use seq_core::route::{self, Route, RouteNode, RouteUpdate};
 use seq_core::series::Series;
 use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Seq, SetId, Uid};
 use seq_proto::convert::{Items, RoutesError, check_hops};
+use seq_proto::series::{self, SeriesError};
 use seq_proto::{Reason, status, v1};
 use tonic::Code;
 use tonic_types::StatusExt;
@@ -19,7 +23,7 @@ fn laid_out(sections: u32, lanes: u32, routed: RouteVersion) -> (Layout, Vec<Ser
     let mut series = Vec::new();
     let clock = TickClock { epoch_ms: 1, unit_ms: 2, seq_bits: 3, lead_ms: 4 };
     for (count, clock) in [(lanes / 2, None), (lanes - lanes / 2, Some(clock))].into_iter().filter(|one| one.0 > 0) {
-        let lanes = Lanes { count, per_section: 1, start: Seq(5), margin: 6, clock };
+        let lanes = Lanes { count, per_section: 1, start: Seq(5), margin: 6, clock, keys: None };
         let (next, sections) = layout.append(lanes).unwrap();
         layout = next;
         let (name, shape) = (format!("s{}", series.len()), vec![1, 2]);
@@ -60,6 +64,54 @@ proptest! {
     fn routes_survive_the_wire(update in updates()) {
         prop_assert_eq!(RouteUpdate::try_from(&v1::Routes::from(&update)), Ok(update));
     }
+}
+
+/// Clients and nodes agree about the layout, although clients do not know the seed.
+#[test]
+fn the_seed_of_a_keyspace_is_in_messages_to_nodes_alone() {
+    let seed = Seed::new([7; 16]);
+    let (layout, sections) = Layout::new(0..100, 10).unwrap().append(Lanes::of_keyspace(Hashing::new(seed))).unwrap();
+    let (name, lanes, home, routed) =
+        ("main".into(), Lanes::of_keyspace(Hashing::new(seed)), SetId(9), RouteVersion(3));
+    let series = Series { name, shape: Vec::new(), lanes, sections, created_ms: 7, home, retired: false, routed };
+    let update = RouteUpdate {
+        id: SetId(7),
+        sets: BTreeMap::new(),
+        set: "im-a".into(),
+        layout,
+        series: vec![series.clone()].into(),
+        version: routed,
+        base: RouteVersion(0),
+        nodes: BTreeMap::new(),
+        runs: Vec::new(),
+    };
+    let seeds = |routes: &v1::Routes| {
+        let received = RouteUpdate::try_from(routes).unwrap();
+        assert_eq!(received, update);
+        received.layout.keyspaces().map(|(keys, _)| keys.seed()).collect::<Vec<_>>()
+    };
+    let routes = v1::Routes::from(&update);
+    assert_eq!(seeds(&routes), [None]);
+    let ownership = OwnershipUpdate {
+        routes: Some(update.clone()),
+        grants: Vec::new(),
+        handovers: Vec::new(),
+        no_other_candidate: false,
+        copies: Vec::new(),
+        mark: Mark::default(),
+    };
+    assert_eq!(seeds(&v1::OwnershipUpdate::from(&ownership).routes.unwrap()), [Some(seed)]);
+    let with_seed = series::with_seed(&series);
+    assert_eq!(series::stated_with_seed(&with_seed).unwrap().create.lanes.keys.unwrap().seed(), Some(seed));
+    let refused = |change: fn(&mut v1::Hashing)| {
+        let mut stored = with_seed.clone();
+        change(stored.lanes.as_mut().unwrap().keys.as_mut().unwrap());
+        assert_eq!(series::stated_with_seed(&stored), Err(SeriesError::Seed { name: "main".into() }));
+    };
+    refused(|keys| keys.seed.clear());
+    refused(|keys| keys.seed[0] += 1);
+    refused(|keys| _ = keys.seed.pop());
+    refused(|keys| keys.digest += 1);
 }
 
 fn wire() -> v1::Routes {

@@ -189,6 +189,22 @@ bugs! {
     UnclampedRaise: "unclamped-raise", "lanes: a raise of ticks that the clock of the store does not bound",
     /// An owner serves counters, and lanes that callers name, even without a lease.
     AllUnleased: "all-unleased", "lanes: a counter or a named lane served without a lease",
+    /// An eviction drops counters, and the floor of the bucket stays as it is.
+    EvictionWithoutFloor: "eviction-without-floor", "keys: counters dropped without raising the floor",
+    /// An eviction raises the floor of the bucket only to the lowest number that it drops.
+    FloorOfLowest: "floor-of-lowest", "keys: a floor below the highest number that was dropped",
+    /// A copy of a bucket has the base as its floor.
+    FloorNotCopied: "floor-not-copied", "keys: a copy without the floor",
+    /// The table of a bucket is replaced by a copy of it without being frozen.
+    UnfrozenRebuild: "unfrozen-rebuild", "keys: a table that is copied while it gives numbers",
+    /// A bucket that a handover has frozen is replaced by a table that continues it.
+    RebuildInHandover: "rebuild-in-handover", "keys: a table that grows after its copy was staged",
+    /// The floor is returned as the exact last number of an absent key.
+    AbsentExact: "absent-exact", "keys: the floor that is called an exact number",
+    /// Some processes hash keys under another seed, and no process compares the digests of seeds.
+    OtherSeed: "other-seed", "keys: hashes under another seed that are served",
+    /// A process uses the bucket that a caller names, without computing it.
+    BucketBelieved: "bucket-believed", "keys: a bucket of the caller that is believed",
     /// A store sends the arrival of a section to the other set although the section's departure was only proposed, and
     /// is never committed.
     ArriveBeforeCommit: "arrive-before-commit", "two sets: an arrival of a departure that is only proposed",
@@ -299,6 +315,12 @@ impl Bug {
     /// Returns whether the bug concerns reports of deaths.
     pub(crate) fn is_of_deaths(self) -> bool {
         (Bug::DeathOfNode as usize..=Bug::DeadMayRegister as usize).contains(&(self as usize))
+    }
+
+    /// Returns whether the bug concerns keys.
+    #[must_use]
+    pub fn is_of_keys(self) -> bool {
+        (Bug::EvictionWithoutFloor as usize..=Bug::BucketBelieved as usize).contains(&(self as usize))
     }
 
     /// Returns whether the bug is planted in worlds of restores.

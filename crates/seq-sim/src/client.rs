@@ -8,6 +8,7 @@ use crate::check::Flight;
 use crate::coverage::Situation;
 use crate::events::{Event, Step};
 use crate::faults::{MS, Weather};
+use crate::keys::HashedKey;
 use crate::lane_calls::LaneWish;
 use crate::lanes::SERIES;
 use crate::net::{Address, Body};
@@ -53,6 +54,8 @@ pub(crate) struct Call {
     pub(crate) uid: Uid,
     pub(crate) section: SectionId,
     pub(crate) slot: SlotIndex,
+    /// Hash of the key, if the call is for a key and has passed a process that knows the keyspace.
+    pub(crate) key: Option<HashedKey>,
     pub(crate) wish: Wish,
     pub(crate) epoch: Epoch,
     pub(crate) hops: u32,
@@ -106,6 +109,8 @@ pub(crate) struct Client {
     /// numbers of uids.
     pub(crate) ids: Option<[u64; SERIES]>,
     pub(crate) served: bool,
+    /// Whether the caller requests numbers of keys.
+    of_keys: bool,
 }
 
 impl Client {
@@ -129,6 +134,11 @@ impl Client {
         Client { ids: Some([0; SERIES]), ..Client::new(sections) }
     }
 
+    /// Returns a caller that requests numbers of keys.
+    pub(crate) fn of_keys(sections: u32) -> Client {
+        Client { of_keys: true, ..Client::new(sections) }
+    }
+
     /// Returns the uid of a probe that was not served.
     pub(crate) fn unserved(&self) -> Option<Uid> {
         self.probe.filter(|_| !self.served)
@@ -146,13 +156,13 @@ impl World {
         let Some((uid, wish)) = (match (self.clients[c].ids, self.clients[c].probe) {
             (Some(last), probe) => self.lane_wish(&last, probe),
             (None, probe) => {
-                let uid = probe.unwrap_or(some);
-                Some((uid, self.wish(c, uid)))
+                let drawn = if self.clients[c].of_keys { self.draw_key() } else { Some(some) };
+                probe.or(drawn).map(|uid| (uid, self.wish(c, uid)))
             }
         }) else {
             return self.next_call(c);
         };
-        let (section, slot) = self.layout.locate(uid).expect("the uid was drawn from the layout");
+        let (section, slot) = self.series.locate(uid).expect("the uid was drawn from the layout");
         let seen = self.clients[c].epochs[section.0 as usize];
         let epoch = match self.rng.below(20) {
             0 => Epoch(0),
@@ -165,6 +175,7 @@ impl World {
         } else {
             self.rng.index(self.hosts.names())
         };
+        let section = self.hinted(uid, section, epoch);
         let port = usize::from(self.listeners[name][1].is_some() && self.rng.chance(500));
         let id = self.fresh();
         let call = Call {
@@ -172,6 +183,7 @@ impl World {
             uid,
             section,
             slot,
+            key: None,
             wish,
             epoch,
             hops: 0,
@@ -181,8 +193,8 @@ impl World {
         };
         let flight = match wish {
             Wish::Take(_) | Wish::InLane(_) => self.check.start(self.now, self.series.user(uid)),
-            Wish::Read => self.check.start_read(self.now, uid.0),
-            Wish::Advance(to) => self.check.start_advance(self.now, uid.0, to.seq().0),
+            Wish::Read => self.check.start_read(self.now, self.series.user(uid)),
+            Wish::Advance(to) => self.check.start_advance(self.now, self.series.user(uid), to.seq().0),
         };
         self.clients[c].flight = Some((call, flight));
         self.after(PATIENCE + GRACE, Event::CallTimeout(c, id));
@@ -198,7 +210,8 @@ impl World {
             0..150 => Wish::Read,
             // The target may be below the uid's largest number, equal to it, above it, or above the ceiling.
             150..180 => {
-                let to = self.check.largest(uid.0).saturating_sub(ADVANCE_BACK) + self.rng.below(MOST_ADVANCE);
+                let to = self.check.largest(self.series.user(uid)).saturating_sub(ADVANCE_BACK)
+                    + self.rng.below(MOST_ADVANCE);
                 Wish::Advance(Target::new(to).expect("a small number"))
             }
             _ => Wish::Take(Count::new(count as u32).expect("a small number")),
@@ -250,7 +263,7 @@ impl World {
         self.trace.note(now, [3, call.uid.0, id], || format!("caller {c}: uid {} is answered {reply:?}", call.uid));
         // The node may have chosen another lane than the lane in the call.
         let given = if let Reply::Given { uid, .. } = reply { uid } else { call.uid };
-        let section = self.layout.locate(given).map_or(call.section, |(section, _)| section).0 as usize;
+        let section = self.series.locate(given).map_or(call.section, |(section, _)| section).0 as usize;
         if let Reply::Given { epoch, .. } | Reply::Read { epoch, .. } | Reply::Advanced { epoch, .. } = reply {
             let seen = &mut self.clients[c].epochs[section];
             *seen = epoch.max(*seen);

@@ -242,6 +242,14 @@ situations! {
     CreatedByNext: "series created by the next set",
     /// A set refused a request to create a series, because the set had handed the creation of series to another set.
     FormerRefused: "creations that the former set refused",
+    /// A bucket got a larger table.
+    BucketGrown: "buckets that grew",
+    /// Counters of a bucket were evicted.
+    KeysEvicted: "evictions of counters",
+    /// A read of an absent key returned an upper bound.
+    AbsentRead: "reads of absent keys",
+    /// A caller named another bucket than that of its key.
+    WrongBucket: "calls with a wrong bucket",
     /// Numbers were allocated.
     Given: "allocations",
     /// A call got no response.

@@ -9,7 +9,7 @@ use seq_core::state::Answer;
 use crate::client::{Call, Reply};
 use crate::leader::InHand;
 use crate::net::{Address, Body, StoreRequest, StoreResponse};
-use crate::process::Owned;
+use crate::numbers::Owned;
 use crate::serving::{Checked, Pending};
 use crate::session::{AfterRaise, Rpc};
 use crate::store::{Entry, Requester};
@@ -41,6 +41,8 @@ pub(crate) enum Step {
     /// The timer of a pending or a forwarded call.
     CallTimer(u64),
     Leaving(u64),
+    /// An eviction of counters of keys.
+    Evict,
     /// A refresh of the cached clock by which calls are served if [`Bug::CachedClock`](crate::Bug::CachedClock) is
     /// planted.
     Tick,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use seq_core::lease::Clocks;
 use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal};
 use seq_core::owner::refused_commit::RefusedCommit;
-use seq_core::section::SectionCopy;
+use seq_core::section::AnyCopy;
 use seq_core::state::{Command, Depart, Destination, SectionRecord, Transfer};
 use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq, SetId};
 
@@ -173,7 +173,7 @@ impl World {
             incarnation: session.incarnation,
             from_set: SetId(0),
         };
-        let copy = SectionCopy { base: Seq(0), distances: Vec::new() };
+        let copy = AnyCopy::above(Seq(0), self.layout.counters_of(section));
         let requests = [PeerRequest::Prepare(offer), PeerRequest::Stage(offer, copy), PeerRequest::Activate(offer)];
         for (number, request) in (1..).zip(requests) {
             let id = self.fresh();

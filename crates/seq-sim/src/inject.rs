@@ -65,6 +65,9 @@ impl World {
         self.after(0, Event::Step(p, Step::Register));
         self.after(0, Event::Step(p, Step::Tick));
         self.after(PEER_ROUTES_INTERVAL.as_nanos() as u64, Event::Step(p, Step::FetchRoutes));
+        if self.series.keys.is_some() {
+            self.after(PEER_ROUTES_INTERVAL.as_nanos() as u64, Event::Step(p, Step::Evict));
+        }
     }
 
     /// Ends a process at once, and lets its parent report its death.

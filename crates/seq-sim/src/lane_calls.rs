@@ -17,7 +17,7 @@ use crate::coverage::Situation;
 use crate::events::{Event, Step};
 use crate::faults::MS;
 use crate::lanes::{Choice, WorldSeries};
-use crate::process::Owned;
+use crate::numbers::Owned;
 use crate::serving::Pending;
 use crate::world::World;
 
@@ -116,7 +116,7 @@ impl World {
 
     fn choose_lane(&self, p: usize, series: &WorldSeries, turn: u64) -> Option<u32> {
         let (process, now_ms, turn) = (&self.procs[p], self.unix_ms(p), turn as u32);
-        let rests = |owned: &Rc<Owned>| owned.clock.is_some_and(|clock| clock.rests(&owned.section, now_ms));
+        let rests = |owned: &Rc<Owned>| owned.clock.is_some_and(|clock| clock.rests(owned.slots(), now_ms));
         let rests = |section| process.table.get(&section).map(rests);
         let elsewhere = |section| {
             let route = process.owner.routes().and_then(|routes| routes.get(section))?;
@@ -194,7 +194,7 @@ impl World {
         above: Seq,
         now_ms: u64,
     ) -> Result<Take, NotTaken> {
-        let (at, section) = ((slot, count), &owned.section);
+        let (at, section) = ((slot, count), owned.slots());
         let clock = owned.clock.map(|clock| match self.bug {
             Some(Bug::UnboundedAhead) => LaneClock { ahead_ms: 3_600_000, ..clock },
             _ => clock,

@@ -6,7 +6,7 @@ use seq_core::lane_clock::LaneClock;
 use seq_core::layout::{Lanes, SectionRun, TickClock, address};
 use seq_core::series::Series;
 use seq_core::state::{Command, CreateSeries, SetLayoutWriter};
-use seq_core::{Layout, SectionId, Seq, SlotIndex, Uid};
+use seq_core::{Layout, Refusal, SectionId, Seq, SlotIndex, Uid};
 use seq_ids::{CounterShape, Id, Shape, TimedShape};
 
 use crate::bugs::Bug;
@@ -15,6 +15,7 @@ use crate::coverage::Situation;
 use crate::events::Event;
 use crate::faults::{Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, index_of, members_of, set_id};
+use crate::keys::WorldKeys;
 use crate::rng::Rng;
 use crate::swarm::Swarm;
 use crate::world::World;
@@ -95,6 +96,8 @@ pub(crate) struct WorldSeries {
 #[derive(Clone, Debug)]
 pub(crate) struct AllSeries {
     pub(crate) all: [WorldSeries; SERIES],
+    /// The keyspace, if the world has one. It is created after all series.
+    pub(crate) keys: Option<WorldKeys>,
     /// The layout with the sections of all series.
     pub(crate) layout: Layout,
     /// Whether some processes are of an earlier release, which does not know series.
@@ -111,7 +114,7 @@ impl WorldSeries {
                 Some(Bug::NoMargin) => 0,
                 _ => Lanes::margin_of(LAST_ID / 2),
             };
-            let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin, clock: None };
+            let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin, clock: None, keys: None };
             return WorldSeries { choice, shape: Shape::Counter(shape), lanes, sections, spreads: false };
         }
         let (unit_ms, seq_bits) = *[(20, 0), (50, 1), (100, 2)].get(rng.index(3)).expect("three of them");
@@ -119,7 +122,7 @@ impl WorldSeries {
         let shape = TimedShape { epoch_ms: EPOCH_MS, unit_ms, time_bits: 40, lane_bits, seq_bits, spread: spreads };
         let lead_ms = LEADS_MS[usize::from(choice == Choice::Named)];
         let clock = Some(TickClock { epoch_ms: EPOCH_MS, unit_ms, seq_bits, lead_ms });
-        let lanes = Lanes { count: 1 << lane_bits, per_section: 2, start: Seq(0), margin: 0, clock };
+        let lanes = Lanes { count: 1 << lane_bits, per_section: 2, start: Seq(0), margin: 0, clock, keys: None };
         WorldSeries { choice, shape: Shape::Timed(shape), lanes, sections, spreads }
     }
 
@@ -197,8 +200,9 @@ impl AllSeries {
         swarm.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// Draws the series of a world from `seed`, and appends their lanes to the layout `declared`.
-    pub(crate) fn draw(seed: u64, declared: &Layout, bug: Option<Bug>) -> AllSeries {
+    /// Draws the series of a world from `seed`, and appends their lanes to the layout `declared`. If `with_keys` is
+    /// set, appends the buckets of a keyspace as well.
+    pub(crate) fn draw(seed: u64, declared: &Layout, bug: Option<Bug>, with_keys: bool) -> AllSeries {
         let rng = &mut Rng::new(seed ^ LANES_SEED);
         let mut layout = declared.clone();
         let mut order = [Choice::Counter, Choice::Named, Choice::Chosen];
@@ -210,7 +214,9 @@ impl AllSeries {
             layout = longer;
             WorldSeries { sections, ..series }
         });
-        AllSeries { all, layout, old_nodes: rng.chance(300) }
+        let keys = with_keys.then(|| WorldKeys::append(&layout));
+        let (keys, layout) = keys.map_or((None, layout), |(keys, longer)| (Some(keys), longer));
+        AllSeries { all, keys, layout, old_nodes: rng.chance(300) }
     }
 
     /// Returns the series whose lanes are in a section, and the first lane in the section; `None` for a section of
@@ -227,8 +233,12 @@ impl AllSeries {
         Some((series, first + slot.0))
     }
 
-    /// Returns the index of a uid, or of the lane at the address `uid`, in a list of all uids followed by all lanes.
+    /// Returns the index of a uid, of the lane at the address `uid`, or of the key for which it stands, in a list of
+    /// all uids followed by all lanes and all keys.
     pub(crate) fn user(&self, uid: Uid) -> u64 {
+        if let Some(index) = WorldKeys::index(uid) {
+            return (self.users_without_keys() + index) as u64;
+        }
         let Some((of, lane)) = self.lane_at(uid) else { return uid.0 };
         let before = self.all.iter().take_while(|one| one.choice != of.choice).map(|one| one.lanes.count).sum::<u32>();
         self.layout.uids().end + u64::from(before + lane)
@@ -240,8 +250,18 @@ impl AllSeries {
         of.flat_map(|one| (0..one.lanes.count).map(|lane| self.user(one.address(lane))))
     }
 
-    /// Returns the number of all uids and lanes.
+    /// Returns the section and the slot of a uid, of the address of a lane, or of a uid that stands for a key.
+    pub(crate) fn locate(&self, uid: Uid) -> Result<(SectionId, SlotIndex), Refusal> {
+        let of_key = self.keys.and_then(|keys| keys.locate(uid));
+        of_key.map_or_else(|| self.layout.locate(uid), Ok)
+    }
+
+    /// Returns the number of all uids, lanes and keys.
     pub(crate) fn users(&self) -> usize {
+        self.users_without_keys() + if self.keys.is_some() { WorldKeys::count() } else { 0 }
+    }
+
+    fn users_without_keys(&self) -> usize {
         self.layout.uids().end as usize + self.all.iter().map(|one| one.lanes.count as usize).sum::<usize>()
     }
 }
@@ -256,6 +276,13 @@ pub(crate) fn clock_of(series: &[Series], section: SectionId) -> Option<LaneCloc
 }
 
 impl World {
+    /// Returns whether a set has the series or the keyspace of a section, if the section is not one of uids.
+    pub(crate) fn is_section_created(&self, section: SectionId) -> bool {
+        let of_keys = self.series.keys.is_some_and(|keys| keys.has(section));
+        let series = self.series.of(section).map(|(series, _)| *series);
+        (!of_keys || self.is_keyspace_created()) && series.is_none_or(|series| self.is_created(&series))
+    }
+
     /// Returns whether a set has a series.
     pub(crate) fn is_created(&self, series: &WorldSeries) -> bool {
         self.stores.iter().any(|store| store.state.series(&series.name()).is_some())
@@ -299,8 +326,9 @@ impl World {
         }
         let created_ms = self.store_ms(set);
         let store = &self.stores[set];
-        let missing = self.series.all.iter().find(|one| store.state.series(&one.name()).is_none());
-        let create = missing.map(|one| one.create(created_ms));
+        let keyspace = self.series.keys.map(|_| WorldKeys::create(created_ms));
+        let mut creates = self.series.all.iter().map(|one| one.create(created_ms)).chain(keyspace);
+        let create = creates.find(|one| store.state.series(&one.name).is_none());
         let mut wait = LOOK;
         if let Some(create) = create.filter(|_| store.rolled_back.is_none()) {
             if store.state.outdated_owner().is_some() {

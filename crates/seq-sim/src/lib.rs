@@ -24,10 +24,12 @@ mod forwarding;
 mod handover;
 mod hosts;
 mod inject;
+mod keys;
 mod lane_calls;
 mod lanes;
 mod leader;
 mod net;
+mod numbers;
 mod other_set;
 mod peer_routes;
 mod process;
@@ -62,6 +64,9 @@ pub struct Run {
     /// are also restored again and again. Any other number selects a world of one set. If the planted bug needs two or
     /// three sets, the world has as many sets for any value of this field.
     pub sets: u32,
+    /// Whether the world has a keyspace, which worlds of one and two sets may have. If the planted bug concerns keys,
+    /// the world has a keyspace for any value of this field.
+    pub keys: bool,
     /// The planted bug, if any.
     pub bug: Option<Bug>,
     /// Numbers of the faults that happen. `None` selects all faults of the seed.

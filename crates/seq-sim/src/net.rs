@@ -10,7 +10,7 @@ use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
 use seq_core::raise_bound::Lowered;
 use seq_core::route::RouteUpdate;
-use seq_core::section::SectionCopy;
+use seq_core::section::AnyCopy;
 use seq_core::state::Raise;
 use seq_core::{Incarnation, Revision, RouteVersion, Seq};
 
@@ -111,7 +111,7 @@ impl StoreResponse {
 #[derive(Clone, Debug)]
 pub(crate) enum PeerRequest {
     Prepare(HandoverOffer),
-    Stage(HandoverOffer, SectionCopy),
+    Stage(HandoverOffer, AnyCopy),
     Activate(HandoverOffer),
 }
 

@@ -4,21 +4,19 @@
 //! **Invariant:** a process makes all changes of its table of owned sections that a response requires before it extends
 //! its lease because of this response. `seq-alloc/src/ownership.rs` has the same invariant.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use seq_core::backoff::Backoff;
 use seq_core::high_water::{HighWater, Mark};
-use seq_core::lane_clock::LaneClock;
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
 use seq_core::owner::{Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::raises::RaiseQueue;
 use seq_core::renewals::{Registrations, RenewalOptions, Renewals};
-use seq_core::section::{Distance, SectionCopy};
+use seq_core::section::{AnyCopy, SectionCopy};
 use seq_core::store_calls::StoreMembers;
-use seq_core::{Epoch, HandoverId, NodeId, Section, SectionId, Seq, SetId, SlotIndex};
+use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq, SetId};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -26,6 +24,7 @@ use crate::events::{Event, Step};
 use crate::handover::PeerCall;
 use crate::hosts::{members_of, set_of_name};
 use crate::lanes;
+use crate::numbers::{Numbers, Owned};
 use crate::other_set::OtherSet;
 use crate::peer_routes::RouteFetch;
 use crate::serving::{Forward, Pending};
@@ -34,56 +33,6 @@ use crate::world::{STEP, TERMS, World};
 
 /// The default options of renewals, as in production.
 const RENEWALS: RenewalOptions = RenewalOptions::DEFAULTS;
-
-/// A section in a process' memory.
-#[derive(Debug)]
-pub(crate) struct Owned {
-    pub(crate) id: SectionId,
-    pub(crate) epoch: Epoch,
-    pub(crate) section: Section,
-    pub(crate) base: Seq,
-    /// The clock that the numbers of the section's lanes follow; `None` if they follow no clock.
-    pub(crate) clock: Option<LaneClock>,
-    /// For [`Bug::RepeatsBack`], the owner's wall clock at the last call for the section, in milliseconds since 1970.
-    pub(crate) latest_ms: Cell<u64>,
-}
-
-impl Owned {
-    /// Returns whether the section is frozen, so that it serves no call.
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.section.current(SlotIndex(0)).is_none()
-    }
-
-    /// Freezes the section and returns its copy, changed by the planted bug if it is a bug in copies.
-    pub(crate) fn copy(&self, bug: Option<Bug>) -> SectionCopy {
-        if bug == Some(Bug::NoFreeze) && !self.is_frozen() {
-            return self.copy_unfrozen();
-        }
-        let mut copy = self.section.freeze();
-        if bug == Some(Bug::UnmarkedCopy) {
-            for (_, distance) in &mut copy.distances {
-                *distance = Distance::new(distance.get(), false).expect("a copy has distances above 0");
-            }
-        }
-        copy
-    }
-
-    fn copy_unfrozen(&self) -> SectionCopy {
-        let distance = |slot: u32| {
-            let reading = self.section.current(SlotIndex(slot))?;
-            Some((SlotIndex(slot), Distance::new(reading.value.0 - self.base.0, false)?))
-        };
-        SectionCopy { base: self.base, distances: (0..self.section.uids()).filter_map(distance).collect() }
-    }
-}
-
-/// Returns `section`. If `clock` is given, the numbers of the returned section are ticks of this clock.
-fn in_ticks(section: Section, clock: Option<LaneClock>) -> Section {
-    match clock {
-        Some(clock) => section.in_ticks(clock.clock.lead()),
-        None => section,
-    }
-}
 
 /// A process.
 #[derive(Debug)]
@@ -134,6 +83,8 @@ pub(crate) struct Process {
     pub(crate) pending: BTreeMap<u64, Pending>,
     pub(crate) forwards: BTreeMap<u64, Forward>,
     pub(crate) woken: bool,
+    /// Whether a bucket was replaced since the pending calls were scheduled for another attempt.
+    pub(crate) rebuilt: bool,
     /// Number of calls that have read the lease but not yet the table of owned sections, or that have read the table
     /// but not yet taken their number.
     pub(crate) in_call: u32,
@@ -141,7 +92,7 @@ pub(crate) struct Process {
     pub(crate) cached_clock: Clocks,
     /// Staged copies by section, also from earlier attempts of a handover. The simulation uses them to count stale
     /// copies and for planted bugs.
-    pub(crate) staged: BTreeMap<SectionId, (Epoch, HandoverId, SectionCopy)>,
+    pub(crate) staged: BTreeMap<SectionId, (Epoch, HandoverId, AnyCopy)>,
     /// The other sets that calls were forwarded to.
     pub(crate) other_sets: BTreeMap<SetId, OtherSet>,
     /// Calls that wait until another set responds to a probe.
@@ -187,6 +138,7 @@ impl Process {
             pending: BTreeMap::new(),
             forwards: BTreeMap::new(),
             woken: false,
+            rebuilt: false,
             in_call: 0,
             cached_clock: Clocks::default(),
             staged: BTreeMap::new(),
@@ -251,7 +203,9 @@ impl World {
         match effect {
             // Nothing is to be done, because calls read the routes in the state machine.
             TableEffect::Publish => {}
-            TableEffect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
+            TableEffect::Enter { section, epoch, ceiling, copy } => {
+                self.enter(p, section, epoch, ceiling, copy);
+            }
             TableEffect::Leave { section, epoch } => self.leave_section(p, section, epoch),
             // `step` freezes sections after all changes of the table.
             TableEffect::Freeze { .. } => {}
@@ -280,9 +234,8 @@ impl World {
         self.owners_changed = true;
     }
 
-    pub(crate) fn enter(&mut self, p: usize, id: SectionId, epoch: Epoch, ceiling: Seq, copy: Option<SectionCopy>) {
-        let uids = self.layout.uids_of(id);
-        let uids = (uids.end - uids.start) as u32;
+    pub(crate) fn enter(&mut self, p: usize, id: SectionId, epoch: Epoch, ceiling: Seq, copy: Option<AnyCopy>) {
+        let counters = self.layout.counters_of(id);
         let staged = self.procs[p].staged.remove(&id).filter(|staged| staged.0 == epoch);
         if self.hosts.sets > 1 && copy.is_some() && staged.as_ref().map(|staged| &staged.2) != copy.as_ref() {
             self.coverage.saw(Situation::OtherAttempt);
@@ -295,27 +248,23 @@ impl World {
         let copy = match (self.bug, staged, copy) {
             (Some(Bug::StaleCopy | Bug::SetsStaleCopy), Some((_, _, staged)), _) => Some(staged),
             (Some(Bug::BelowCeiling), _, None) => {
-                Some(SectionCopy { base: Seq(ceiling.0.saturating_sub(STEP.0 / 2)), distances: Vec::new() })
+                Some(AnyCopy::above(Seq(ceiling.0.saturating_sub(STEP.0 / 2)), counters))
             }
             (Some(Bug::StartsAtClock), _, None) => self.copy_at_clock(p, id, ceiling),
             (_, _, copy) => copy,
         };
-        let section = match &copy {
-            Some(copy) => Section::handed_over(uids, copy, ceiling, STEP).expect("the machine checked the copy"),
-            None => Section::takeover(uids, ceiling, STEP),
-        };
         let series = self.procs[p].owner.routes().map(|routes| routes.series().clone()).unwrap_or_default();
         let clock = lanes::clock_of(&series, id);
-        let section = in_ticks(section, clock);
-        let base = copy.map_or(ceiling, |copy| copy.base);
-        self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base, clock, latest_ms: Cell::default() }));
+        let numbers = Numbers::new(counters, copy.as_ref(), ceiling, STEP, clock);
+        let base = copy.map_or(ceiling, |copy| copy.base());
+        self.procs[p].table.insert(id, Owned::new((id, epoch), numbers, base, clock));
     }
 
     /// Plants [`Bug::StartsAtClock`]. Returns an empty copy of a section of timed lanes whose base is the tick of the
     /// process' clock, if this tick is below the ceiling.
-    fn copy_at_clock(&self, p: usize, id: SectionId, ceiling: Seq) -> Option<SectionCopy> {
+    fn copy_at_clock(&self, p: usize, id: SectionId, ceiling: Seq) -> Option<AnyCopy> {
         let base = self.layout.clock_of(id)?.tick(self.unix_ms(p));
-        (base < ceiling).then(|| SectionCopy { base, distances: Vec::new() })
+        (base < ceiling).then(|| SectionCopy { base, distances: Vec::new() }.into())
     }
 
     fn leave_section(&mut self, p: usize, id: SectionId, epoch: Epoch) {
@@ -329,13 +278,9 @@ impl World {
     fn thaw(&mut self, p: usize, id: SectionId, epoch: Epoch) {
         let served = self.procs[p].table.get(&id).filter(|owned| owned.epoch == epoch).cloned();
         let Some(frozen) = served else { return };
-        let copy = frozen.section.freeze();
-        let section = Section::handed_over(frozen.section.uids(), &copy, frozen.section.ceiling(), STEP);
-        let clock = frozen.clock;
-        let section = in_ticks(section.expect("its own values fit"), clock);
-        self.procs[p]
-            .table
-            .insert(id, Rc::new(Owned { id, epoch, section, base: copy.base, clock, latest_ms: Cell::default() }));
+        let (copy, clock) = (frozen.freeze(), frozen.clock);
+        let numbers = Numbers::new(self.layout.counters_of(id), Some(&copy), frozen.ceiling(), STEP, clock);
+        self.procs[p].table.insert(id, Owned::new((id, epoch), numbers, copy.base(), clock));
         self.coverage.saw(Situation::Thawed);
     }
 

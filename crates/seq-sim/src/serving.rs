@@ -18,7 +18,8 @@ use crate::client::{Call, Reply, Wish};
 use crate::coverage::Situation;
 use crate::events::{Event, Step};
 use crate::faults::{MS, Weather};
-use crate::process::{Owned, Process};
+use crate::numbers::Owned;
+use crate::process::Process;
 use crate::world::World;
 
 /// The limit of advances, which is a server's default.
@@ -136,7 +137,7 @@ impl World {
 
     /// Processes the arrival of a call at process `p`. Locates the call's lane, and attempts to serve the call.
     pub(crate) fn arrive(&mut self, p: usize, call: Call) {
-        let located = self.locate_in_lane(p, call);
+        let located = self.locate_in_lane(p, call).and_then(|call| self.locate_key(p, call));
         let call = located.unwrap_or(call);
         let deadline = Duration::from_nanos(call.deadline.saturating_sub(self.now));
         let uncounted = match self.bug {
@@ -247,21 +248,23 @@ impl World {
             let rest = pending.machine.on_served(pending.now(self.now), blocked);
             self.rest(p, pending, rest);
         }
+        if std::mem::take(&mut self.procs[p].rebuilt) {
+            self.wake(p);
+        }
         self.raise(p);
     }
 
     /// Serves a call from a section; returns `None` if the call has to wait.
     fn serve(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>) -> Option<Reply> {
-        let Call { slot, wish, .. } = pending.call;
-        let epoch = owned.epoch;
-        match wish {
+        let (call, epoch) = (&pending.call, owned.epoch);
+        match call.wish {
             Wish::Take(count) => {
-                let taken = owned.section.take(slot, count);
+                let taken = self.take_at(p, call, owned, count)?;
                 self.taken(p, pending, owned, count, taken)
             }
             Wish::InLane(_) => self.allocate_in_lane(p, pending, owned),
             Wish::Advance(to) => self.advance(p, pending, owned, to),
-            Wish::Read => owned.section.current(slot).map(|mut reading| {
+            Wish::Read => self.read_at(p, call, owned).map(|mut reading| {
                 reading.exact |= self.bug == Some(Bug::ExactAlways);
                 Reply::Read { reading, epoch }
             }),
@@ -327,9 +330,9 @@ impl World {
     /// Serves an advance, by raising the slot of a call to the number `to`. Returns the reply, or `None` if the call
     /// has to wait.
     fn advance(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>, to: Target) -> Option<Reply> {
-        let Call { uid, section, slot, .. } = pending.call;
+        let Call { uid, section, .. } = pending.call;
         let epoch = owned.epoch;
-        let mut advanced = owned.section.advance(slot, to, FAR);
+        let mut advanced = self.advance_at(p, &pending.call, owned, FAR)?;
         if let Advance::Done { ticket, .. } | Advance::AtCeiling { ticket } = &mut advanced
             && let Some(ticket) = ticket.take()
         {
@@ -342,7 +345,7 @@ impl World {
                     format!("process {p}: uid {uid} is advanced to {to} in section {section} under epoch {epoch}")
                 });
                 let ceiling = self.highest[section.0 as usize];
-                self.check.advanced(now, uid.0, to.0, ceiling.0);
+                self.check.advanced(now, self.series.user(uid), to.0, ceiling.0);
                 Some(Reply::Advanced { past: false, epoch })
             }
             Advance::Past => Some(Reply::Advanced { past: true, epoch }),

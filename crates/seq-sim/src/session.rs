@@ -25,7 +25,7 @@ use crate::coverage::Situation;
 use crate::events::{Event, Step};
 use crate::faults::MS;
 use crate::net::{Address, Body, StoreRequest, StoreResponse};
-use crate::process::Owned;
+use crate::numbers::Owned;
 use crate::store::{LONG_LEASE, LONG_TERMS};
 use crate::world::{TERMS, World};
 
@@ -43,19 +43,19 @@ impl RaisedSection for Owned {
     }
 
     fn ceiling(&self) -> Seq {
-        self.section.ceiling()
+        Owned::ceiling(self)
     }
 
     fn raise_target(&self) -> Option<Seq> {
-        self.section.raise_target()
+        Owned::raise_target(self)
     }
 
     fn is_in_ticks(&self) -> bool {
-        self.section.is_in_ticks()
+        Owned::is_in_ticks(self)
     }
 
     fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
-        self.section.raised(committed)
+        Owned::raised(self, committed)
     }
 }
 
@@ -313,7 +313,7 @@ impl World {
             let raises: Vec<_> = batch.raises().collect();
             if self.bug == Some(Bug::CeilingBeforeCommit) {
                 for raise in &raises {
-                    let _ = process.table[&raise.section].section.raised(raise.to);
+                    let _ = process.table[&raise.section].raised(raise.to);
                 }
             }
             let session = batch.session();
@@ -350,6 +350,7 @@ impl World {
             );
         }
         let outcome = self.procs[p].raises.on_response(batch, ceilings);
+        self.adopt_ceilings(p, outcome.raised.iter().copied().zip(ceilings.iter().flatten().copied()));
         outcome.raised.iter().for_each(|_| self.coverage.saw(Situation::Raised));
         outcome.lost.iter().for_each(|_| self.coverage.saw(Situation::RaiseRefused));
         let after = AfterRaise { session, sent, update, outcome };

@@ -22,6 +22,7 @@ use crate::events::{Event, Queued, Step, StoreStep};
 use crate::faults::{FAULTS_END, MS, SECOND};
 use crate::hosts::{Hosts, members_of};
 use crate::inject;
+use crate::keys::{KEY_CLIENTS, WorldKeys};
 use crate::lanes::{AllSeries, Choice};
 use crate::net::{Address, Body, Net};
 use crate::process::Process;
@@ -129,7 +130,7 @@ impl World {
         let mut rng = Rng::new(if several { seed ^ SETS_SEED } else { seed });
         let mut swarm = if several { sets::draw(&mut rng, hosts) } else { Swarm::draw(&mut rng) };
         let declared = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
-        let series = AllSeries::draw(seed, &declared, bug);
+        let series = AllSeries::draw(seed, &declared, bug, run.keys || bug.is_some_and(Bug::is_of_keys));
         let layout = series.layout.clone();
         if several {
             sets::add_faults(&mut swarm, seed);
@@ -161,7 +162,7 @@ impl World {
             procs: Vec::new(),
             members_stalled: vec![0; hosts.members()],
             listeners: vec![[None; 2]; hosts.names()],
-            clients: clients(layout.sections()),
+            clients: clients(layout.sections(), series.keys.is_some()),
             series,
             check,
             coverage: Coverage::default(),
@@ -375,6 +376,7 @@ impl World {
             Step::Wake => self.wake_now(p),
             Step::CallTimer(id) => self.call_timer(p, id),
             Step::Leaving(until) => self.leaving(p, until),
+            Step::Evict => self.evict(p),
             Step::Tick => {
                 self.procs[p].cached_clock = self.clock(p);
                 if self.bug == Some(Bug::CachedClock) {
@@ -388,7 +390,7 @@ impl World {
     /// request a number of each uid and ids of all series.
     fn probe(&mut self) {
         for section in (0..self.layout.sections()).map(SectionId).filter(|_| self.hosts.sets > 1) {
-            if self.series.of(section).is_some_and(|(series, _)| !self.is_created(series)) {
+            if !self.is_section_created(section) {
                 continue;
             }
             if self.homes(section) != 1 {
@@ -403,6 +405,11 @@ impl World {
             self.after(0, Event::NextCall(self.clients.len() - 1));
         }
         self.probe_lanes();
+        let keys = if self.has_keyspace() { WorldKeys::uids() } else { 0..0 };
+        for uid in keys {
+            self.clients.push(Client::probing(self.layout.sections(), Uid(uid)));
+            self.after(0, Event::NextCall(self.clients.len() - 1));
+        }
         self.after(PROBE_TIME, Event::End);
     }
 
@@ -432,9 +439,10 @@ fn check(swarm: &Swarm, series: &AllSeries, several: bool) -> Check {
     check
 }
 
-fn clients(sections: u32) -> Vec<Client> {
+fn clients(sections: u32, with_keys: bool) -> Vec<Client> {
     let of_uids = (0..CLIENTS).map(|_| Client::new(sections));
-    of_uids.chain((0..ID_CLIENTS).map(|_| Client::of_ids(sections))).collect()
+    let of_keys = (0..if with_keys { KEY_CLIENTS } else { 0 }).map(|_| Client::of_keys(sections));
+    of_uids.chain((0..ID_CLIENTS).map(|_| Client::of_ids(sections))).chain(of_keys).collect()
 }
 
 /// Returns the states of the sets.

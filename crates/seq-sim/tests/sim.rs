@@ -13,6 +13,9 @@ const SEEDS_OF_TWO_SETS: u64 = 100;
 /// Number of seeds of worlds of restores.
 const SEEDS_OF_RESTORES: u64 = 200;
 
+/// Number of seeds of worlds with keys, each of one set and of two.
+const SEEDS_WITH_KEYS: u64 = 60;
+
 /// Number of seeds that are run with the faults of a silent set and the migrations only.
 const SEEDS_OF_SILENCE: u64 = 20;
 
@@ -65,6 +68,12 @@ fn every_promise_is_kept_and_every_situation_comes_about() {
         coverage.add(&outcome.coverage);
         simulated += outcome.simulated;
     }
+    for (seed, sets) in (0..SEEDS_WITH_KEYS).flat_map(|seed| [(seed, 1), (seed, 2)]) {
+        let outcome = run(&Run { seed, sets, keys: true, ..Run::default() });
+        assert_eq!(outcome.violation, None, "again: seqsvr sim replay --seed {seed} --sets {sets} --keys");
+        coverage.add(&outcome.coverage);
+        simulated += outcome.simulated;
+    }
     println!("{SEEDS} seeds of one set, {SEEDS_OF_TWO_SETS} of two, {simulated:?}: {coverage:?}");
     assert_eq!(coverage.missing(), [], "situations that never came about");
 }
@@ -91,8 +100,14 @@ fn a_seed_makes_everything() {
         assert_eq!((first.hash, first.events), (again.hash, again.events), "seed {seed} of restores, with its text");
         hashes.push(first.hash);
     }
+    for seed in [1, 2] {
+        let quiet = Run { seed, keys: true, ..Run::default() };
+        let (first, again) = (run(&quiet), run(&Run { trace: true, ..quiet }));
+        assert_eq!((first.hash, first.events), (again.hash, again.events), "seed {seed} with keys, with its text");
+        hashes.push(first.hash);
+    }
     hashes.dedup();
-    assert_eq!(hashes.len(), 9, "other seeds are other worlds");
+    assert_eq!(hashes.len(), 11, "other seeds are other worlds");
 }
 
 #[test]

@@ -15,8 +15,9 @@
 //! belongs to a group whose format was raised. Format 7 (`v7`) adds the audit log. Format 8 (`v8`) adds the records
 //! about other sets that exist since [`Rules::Eight`](state::Rules::Eight), and the record that a member lost entries.
 //! Format 9 (`v9`) adds the kept copies of sections. Format 10 (`v10`) adds moves of sections by operators, and pauses
-//! of balancing. Format 11 (`v11`) adds series, the layout writer, the event log, the beginnings of ownerships and the
-//! processes of nodes. A command that a format adds is proposed only in a group that has this format or a later one.
+//! of balancing. Format 11 (`v11`) adds series and keyspaces, the layout writer, the event log, the beginnings of
+//! ownerships and the processes of nodes. A command that a format adds is proposed only in a group that has this format
+//! or a later one.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;

@@ -105,6 +105,13 @@ pub(crate) fn create_series(state: &State, create: &CreateSeries) -> Fingerprint
     of("create series", state).number(layout).text(&create.name).numbers(bytes).fingerprint()
 }
 
+/// Returns the fingerprint of the preconditions for creating a keyspace. It covers the set with its lineage, its
+/// layout, and the name of the keyspace.
+pub(crate) fn create_keyspace(state: &State, name: &str) -> Fingerprint {
+    let layout = state.set.as_ref().map_or(0, |set| set.layout.id().0);
+    of("create keyspace", state).number(layout).text(name).fingerprint()
+}
+
 /// Returns the fingerprint of the preconditions for retiring a series. It covers the set with its lineage, the name of
 /// the series, and whether the series is already retired.
 pub(crate) fn retire_series(state: &State, name: &str) -> Fingerprint {

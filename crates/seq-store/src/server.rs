@@ -20,6 +20,7 @@ use seq_proto::v1::control_service_server::ControlServiceServer;
 use seq_proto::v1::event_service_server::EventServiceServer;
 use seq_proto::v1::forward_service_server::ForwardServiceServer;
 use seq_proto::v1::inter_set_service_server::InterSetServiceServer;
+use seq_proto::v1::keyspace_admin_service_server::KeyspaceAdminServiceServer;
 use seq_proto::v1::node_admin_service_server::NodeAdminServiceServer;
 use seq_proto::v1::raft_service_server::RaftServiceServer;
 use seq_proto::v1::series_admin_service_server::SeriesAdminServiceServer;
@@ -189,6 +190,7 @@ impl Services {
         let nodes = NodeAdminServiceServer::new(self.audited(&self.nodes));
         let sets = SetAdminServiceServer::new(self.audited(&self.sets));
         let series = SeriesAdminServiceServer::new(self.audited(&self.sets));
+        let keyspaces = KeyspaceAdminServiceServer::new(self.audited(&self.sets));
         let backup = BackupServiceServer::new(self.audited(&self.backup));
         let audit = AuditServiceServer::new(self.audit.clone());
         let events = EventServiceServer::new(self.events.clone());
@@ -199,6 +201,7 @@ impl Services {
                     .max_encoding_message_size(limits::MAX_RESPONSE_BYTES),
             )
             .add_service(series.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
+            .add_service(keyspaces.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(backup.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(audit.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(events.max_decoding_message_size(limits::MAX_REQUEST_BYTES))

@@ -7,6 +7,7 @@
 //! | `migrations` | starting, pacing, ending and listing migrations |
 //! | `sections` | listing the records of sections |
 //! | `series` | creating and retiring series |
+//! | `keyspaces` | creating keyspaces |
 //! | `layout_writer` | making another set the layout writer |
 //!
 //! **Invariant:** only a leader with a majority responds. Every change is one command in the log. A request that is
@@ -17,15 +18,17 @@ use std::sync::Arc;
 use seq_core::SetId;
 use seq_core::state::{CommandRefusal, SetDefinition, State};
 use seq_proto::Reason;
+use seq_proto::v1::keyspace_admin_service_server::KeyspaceAdminService;
 use seq_proto::v1::series_admin_service_server::SeriesAdminService;
 use seq_proto::v1::set_admin_service_server::SetAdminService;
 use seq_proto::v1::{
-    CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSeriesRequest,
-    CreateSeriesResponse, CreateSetRequest, CreateSetResponse, ForgetSetRequest, ForgetSetResponse,
-    ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest, ListSectionsResponse, ListSetsRequest,
-    ListSetsResponse, PlanMigrationRequest, PlanMigrationResponse, RetireSeriesRequest, RetireSeriesResponse,
-    RollbackMigrationRequest, RollbackMigrationResponse, SetLayoutWriterRequest, SetLayoutWriterResponse,
-    SetPaceRequest, SetPaceResponse, StartMigrationRequest, StartMigrationResponse,
+    CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateKeyspaceRequest,
+    CreateKeyspaceResponse, CreateSeriesRequest, CreateSeriesResponse, CreateSetRequest, CreateSetResponse,
+    ForgetSetRequest, ForgetSetResponse, ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest,
+    ListSectionsResponse, ListSetsRequest, ListSetsResponse, PlanMigrationRequest, PlanMigrationResponse,
+    RetireSeriesRequest, RetireSeriesResponse, RollbackMigrationRequest, RollbackMigrationResponse,
+    SetLayoutWriterRequest, SetLayoutWriterResponse, SetPaceRequest, SetPaceResponse, StartMigrationRequest,
+    StartMigrationResponse,
 };
 use seq_raft::{Gate, QuorumStatus};
 use tokio::sync::watch;
@@ -35,6 +38,7 @@ use crate::between::Between;
 use crate::between::progress::Progress;
 use crate::definition::DeclaredSet;
 
+mod keyspaces;
 mod layout_writer;
 pub(crate) mod migrations;
 mod plan;
@@ -107,6 +111,16 @@ macro_rules! respond {
     ($self:ident, $request:ident, $method:ident) => {
         $self.0.get()?.$method($request.into_inner()).await.map(Response::new)
     };
+}
+
+#[tonic::async_trait]
+impl KeyspaceAdminService for SetAdminServer {
+    async fn create_keyspace(
+        &self,
+        request: Request<CreateKeyspaceRequest>,
+    ) -> Result<Response<CreateKeyspaceResponse>, Status> {
+        respond!(self, request, create_keyspace)
+    }
 }
 
 #[tonic::async_trait]

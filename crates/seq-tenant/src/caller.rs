@@ -45,6 +45,35 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.admit_series(name) } else { true }
     }
 
+    /// Returns whether the caller's tenant may use keys. If the tenant may not use them, counts a refusal.
+    #[must_use]
+    pub fn admit_keys(&self) -> bool {
+        if let Caller::Tenant(tenant) = self { tenant.admit_keys() } else { true }
+    }
+
+    /// Charges the counts of `items` to the quota of the caller's tenant, and turns each item that exceeds it into a
+    /// refusal. The caller of this function has counted the request before, and checked what the items are for.
+    pub fn admit_counts(&self, items: &mut [DecodedItem]) {
+        if let Caller::Tenant(tenant) = self {
+            tenant.admit_counts(items);
+        }
+    }
+
+    /// Returns whether the limits of a tenant apply to the caller.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        matches!(self, Caller::Tenant(_))
+    }
+
+    /// Checks that the distance of an advance from the last number `from` to `to` does not exceed the tenant's
+    /// `max_advance`, and charges the skipped numbers to the tenant's quota.
+    ///
+    /// # Errors
+    /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`]
+    pub fn admit_distance(&self, from: Seq, to: Seq) -> Result<(), Refusal> {
+        if let Caller::Tenant(tenant) = self { tenant.admit_advance(from, to) } else { Ok(()) }
+    }
+
     /// Returns whether the caller may use a series.
     #[must_use]
     pub fn has_series(&self, name: &str) -> bool {

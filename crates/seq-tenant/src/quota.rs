@@ -46,6 +46,8 @@ struct Metrics {
     uid: Counter,
     /// Requests that were refused because the tenant may not use the series.
     series: Counter,
+    /// Requests that were refused because the tenant may not use keys.
+    key: Counter,
     /// Items that were refused because of their count, and advances that were refused because they skip too many
     /// numbers.
     cap: Counter,
@@ -63,6 +65,7 @@ impl Metrics {
             rate: refused("rate"),
             uid: refused("uid"),
             series: refused("series"),
+            key: refused("key"),
             cap: refused("cap"),
             connection: refused("connections"),
             connections: gauge!(TENANT_CONNECTIONS, &labels),
@@ -123,6 +126,15 @@ impl Tenant {
         let admitted = self.spec.has_series(name);
         if !admitted {
             self.metrics.series.increment(1);
+        }
+        admitted
+    }
+
+    /// Returns whether the tenant may use keys, which it may if it may use every uid. If it may not, counts a refusal.
+    pub(crate) fn admit_keys(&self) -> bool {
+        let admitted = self.spec.uids.is_empty();
+        if !admitted {
+            self.metrics.key.increment(1);
         }
         admitted
     }

@@ -24,6 +24,7 @@ use seq_cli::health::HealthArgs;
 use seq_cli::host::HostCommand;
 use seq_cli::id::IdCommand;
 use seq_cli::import::ImportArgs;
+use seq_cli::keyspace::KeyspaceCommand;
 use seq_cli::migration::MigrationCommand;
 use seq_cli::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
 use seq_cli::node::NodeCommand;
@@ -144,6 +145,9 @@ pub(crate) enum Command {
     /// Creates, lists, shows and retires series, from whose numbers ids are made.
     #[command(subcommand)]
     Series(SeriesCommand),
+    /// Creates, lists and shows keyspaces, the counters of keys that are any bytes; finds the owner of a key.
+    #[command(subcommand)]
+    Keyspace(KeyspaceCommand),
     /// Lists the gRPC services of a node.
     Services(ServicesArgs),
     /// Replays a recorded message trace through the service and checks every response.

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use seq_cli::{
-    bench, cert, check, console, diagnose, doctor, events, explain, export, health, host, id, import, migration,
-    next_command, node, replay, section, series, services, set, sim, status, top,
+    bench, cert, check, console, diagnose, doctor, events, explain, export, health, host, id, import, keyspace,
+    migration, next_command, node, replay, section, series, services, set, sim, status, top,
 };
 use seq_command::exit::{self, Exit};
 use seq_command::output::Output;
@@ -74,6 +74,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Sim(command) => sim::run(command, output),
         Command::Config(command) => config::run(command, output),
         Command::Series(command) => series::run(command, output),
+        Command::Keyspace(command) => keyspace::run(command, output),
         Command::Id(command) => id::run(command, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Man(args) => man::run(&args, Cli::command(), output),

@@ -26,7 +26,7 @@ const JSON: &str = "seqsvr.v1.serde.rs";
 const DESCRIPTORS: &str = "descriptors.bin";
 
 /// The messages of the JSON endpoint.
-const IN_JSON: [&str; 37] = [
+const IN_JSON: [&str; 38] = [
     ".seqsvr.v1.NextRequest",
     ".seqsvr.v1.NextResponse",
     ".seqsvr.v1.NextManyRequest",
@@ -63,6 +63,7 @@ const IN_JSON: [&str; 37] = [
     ".seqsvr.v1.CounterShape",
     ".seqsvr.v1.TimedShape",
     ".seqsvr.v1.Lanes",
+    ".seqsvr.v1.Hashing",
     ".seqsvr.v1.TickClock",
 ];
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
+use seq_core::keyspace::{Hashing, Seed};
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::state::{
-    AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateSeries, Died, Drain, EndOperation,
-    LayoutWriter, MoveSections, Note, NoteClock, NoteReadsLanes, Noted, Pause, PauseBalancing, Raise, RaiseCeilings,
-    Reassign, Registration, Renew, Residence, RetireSeries, SetDefinition, SetLayoutWriter, SetTerms, StatedSeries,
-    Terms, Transfer,
+    AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateKeyspace, CreateSeries, Died, Drain,
+    EndOperation, LayoutWriter, MoveSections, Note, NoteClock, NoteReadsLanes, Noted, Pause, PauseBalancing, Raise,
+    RaiseCeilings, Reassign, Registration, Renew, Residence, RetireSeries, SetDefinition, SetLayoutWriter, SetTerms,
+    StatedSeries, Terms, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq,
@@ -228,7 +229,11 @@ impl Run {
             let clock = TickClock { epoch_ms: input.around(0)?, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
             let clock = if input.flag()? { Some(clock) } else { None };
             let (count, per_section) = (input.around_small(4)?, input.around_small(2)?);
-            let lanes = Lanes { count, per_section, start: Seq(input.around(1)?), margin: input.around(0)?, clock };
+            let (start, margin) = (Seq(input.around(1)?), input.around(0)?);
+            let lanes = match input.below(8)? {
+                0 => Lanes::of_keyspace(Hashing::new(seed(input)?)),
+                _ => Lanes { count, per_section, start, margin, clock, keys: None },
+            };
             Ok(CreateSeries {
                 name: name(input)?,
                 shape: vec![0; input.around_small(64)? as usize % 80],
@@ -238,7 +243,7 @@ impl Run {
         };
         let known = self.replica.state.layout_writer();
         let term = known.map_or(0, |writer| writer.term);
-        Ok(match input.below(7)? {
+        Ok(match input.below(8)? {
             0 => Command::CreateSeries(create(input)?),
             1 => Command::RetireSeries(RetireSeries { name: name(input)? }),
             2 => Command::AdoptSeries(AdoptSeries {
@@ -268,6 +273,7 @@ impl Run {
                 let process = self.replica.state.node(node).map_or(0, |node| node.process);
                 Command::Died(Died { node, process: input.around(process)? })
             }
+            6 => Command::CreateKeyspace(CreateKeyspace { name: name(input)?, seed: seed(input)?, created_ms: 1 }),
             _ => Command::NoteReadsLanes(NoteReadsLanes {
                 node: NodeId(input.around_small(1)?),
                 incarnation: Incarnation(input.around(1)?),
@@ -285,6 +291,11 @@ impl Run {
         let refusal = if input.flag()? { Some(name(input)?) } else { None };
         Ok(Command::EndOperation(EndOperation { at_unix_ms, operation, refusal }))
     }
+}
+
+/// Returns one of two seeds.
+fn seed(input: &mut Input<'_>) -> Result<Seed> {
+    Ok(Seed::new([u8::from(input.flag()?); 16]))
 }
 
 fn name(input: &mut Input<'_>) -> Result<String> {

@@ -7,12 +7,12 @@ use arbitrary::Result;
 use seq_core::lease::{Clocks, LeaseTerms};
 use seq_core::owner::{Effect, Effects, Owner, OwnershipUpdate, Session, TableEffect};
 use seq_core::route::RouteUpdate;
-use seq_core::section::SectionCopy;
+use seq_core::section::AnyCopy;
 use seq_core::state::{Answer, Command, Raise, RaiseCeilings, Reassign, Registration, Residence, State, Transfer};
 use seq_core::{
     Count, Epoch, HandoverId, Incarnation, NodeId, RouteVersion, Section, SectionId, Seq, SetId, SlotIndex, Step,
 };
-use seq_proto::{owners, v1};
+use seq_proto::{owners, staged, v1};
 
 use crate::input::Input;
 use crate::replica::{Replica, SET, layout};
@@ -114,7 +114,9 @@ fn stage(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result
         slots.sort_unstable();
         let distances = slots.iter().map(|_| input.around(1)).collect::<Result<_>>()?;
         let advanced = input.some(MAX_ROWS, |input| Ok(input.below(MAX_ROWS)? as u32))?;
-        Ok(v1::StageRequest { offer: None, base: 0, slots, distances, advanced })
+        // The section has no keys, so a copy with keys is refused.
+        let keys = if input.below(8)? == 0 { vec![1; 16 * slots.len()] } else { Vec::new() };
+        Ok(v1::StageRequest { slots, distances, advanced, keys, ..v1::StageRequest::default() })
     })?;
     messages.insert(0, v1::StageRequest { offer: Some(offer), base, ..v1::StageRequest::default() });
     Ok(messages)
@@ -187,13 +189,9 @@ impl Node {
     pub(crate) fn stage(&mut self, messages: &[v1::StageRequest]) {
         let [first, ..] = messages else { return };
         let Ok(offer) = owners::offer(first.offer.as_ref(), SET, SetId(0), &layout()) else { return };
-        // The service refuses such a copy as well.
-        if first.base > Seq::MAX.0 {
-            return;
-        }
-        let mut copy = SectionCopy { base: Seq(first.base), distances: Vec::new() };
+        let Ok(mut copy) = staged::begin_copy(first, offer.section, &layout()) else { return };
         let extended =
-            messages.iter().try_for_each(|message| owners::extend_copy(&mut copy, message, offer.section, &layout()));
+            messages.iter().try_for_each(|message| staged::extend_copy(&mut copy, message, offer.section, &layout()));
         if extended.is_ok() {
             let _ = self.owner.on_stage(&offer, copy);
         }
@@ -227,7 +225,10 @@ impl Node {
                     let uids = layout().uids_of(section);
                     let uids = (uids.end - uids.start) as u32;
                     let served = match copy {
-                        Some(copy) => Section::handed_over(uids, &copy, ceiling, STEP).expect("a copy that fits"),
+                        Some(AnyCopy::Keys(_)) => unreachable!("the layout has no keyspace"),
+                        Some(AnyCopy::Slots(copy)) => {
+                            Section::handed_over(uids, &copy, ceiling, STEP).expect("a copy that fits")
+                        }
                         None => Section::takeover(uids, ceiling, STEP),
                     };
                     self.sections.insert(section, (epoch, served));

@@ -59,10 +59,12 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     GetConfigRequest GetConfigResponse Setting
     NextIdsRequest NextIdsResponse IdRun CurrentIdRequest CurrentIdResponse AdvanceIdRequest AdvanceIdResponse
     DecodeIdRequest DecodeIdResponse ListSeriesRequest ListSeriesResponse Series StoredSeries Shape CounterShape TimedShape
-    Lanes TickClock CreateSeriesRequest CreateSeriesResponse RetireSeriesRequest RetireSeriesResponse
+    Lanes Hashing TickClock CreateSeriesRequest CreateSeriesResponse RetireSeriesRequest RetireSeriesResponse
     LayoutWriter SetLayoutWriterRequest SetLayoutWriterResponse
     ConfirmRequest ConfirmResponse ReadFinalRequest ForgetSetRequest ForgetSetResponse ReportLossRequest ReportLossResponse
     ReportDeathRequest ReportDeathResponse
+    NextKeyRequest NextKeysRequest CurrentKeyRequest CurrentKeysRequest AdvanceKeyRequest HashedKeysRequest AdvanceHashedRequest
+    Keyspace CreateKeyspaceRequest CreateKeyspaceResponse
 );
 
 /// The requests of the JSON endpoint, and its responses.

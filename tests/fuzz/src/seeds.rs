@@ -100,7 +100,8 @@ fn calls() -> Vec<u8> {
         ..Default::default()
     });
     push(4, v1::PrepareRequest { offer: offer.clone() }.encode_length_delimited_to_vec());
-    let stage = v1::StageRequest { offer, base: 0, slots: vec![0, 9], distances: vec![3, 1], advanced: vec![1] };
+    let stage =
+        v1::StageRequest { offer, slots: vec![0, 9], distances: vec![3, 1], advanced: vec![1], ..Default::default() };
     push(5, stage.encode_length_delimited_to_vec());
     push(7, Vec::new());
     bytes

@@ -146,7 +146,7 @@ impl Reader {
         if self.seen.get(&owned.id).is_some_and(|seen| Arc::ptr_eq(&seen.owned, owned)) {
             return;
         }
-        let (until_ms, order) = (activity.ms(owned.began), OrderCheck::default());
+        let (until_ms, order) = (activity.ms(owned.recorded_from), OrderCheck::default());
         let seen = Seen { owned: owned.clone(), counted: 0, until_ms, order };
         if let Some(left) = self.seen.insert(owned.id, seen) {
             self.leave(activity, left, now);

@@ -115,7 +115,7 @@ fn with_series() -> OwnershipUpdate {
     for (name, shape, clock) in
         [("a", counter, None), ("b", timed(false), Some(clock)), ("c", timed(true), Some(clock))]
     {
-        let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin: 0, clock };
+        let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin: 0, clock, keys: None };
         let (layout, sections) = routes.layout.append(lanes).unwrap();
         routes.layout = layout;
         let (name, routed) = (name.to_owned(), RouteVersion(1));

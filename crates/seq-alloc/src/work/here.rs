@@ -59,7 +59,20 @@ impl Shared {
         if item.item.epoch > served.epoch() {
             return None;
         }
-        let (answer, ticket) = match served.advance(item.slot, to, self.config.options.max_advance) {
+        let advance = served.advance(item.slot, to, self.config.options.max_advance);
+        self.advanced(served, item, to, advance)
+    }
+
+    /// Converts `advance`, the outcome of an attempt to advance an item's uid or key, to the item's result. If a raise
+    /// of the section became due, enqueues the raise.
+    pub(super) fn advanced(
+        &self,
+        served: Served<'_>,
+        item: &PendingItem,
+        to: Target,
+        advance: Advance,
+    ) -> Option<Result<Epoch, Refusal>> {
+        let (answer, ticket) = match advance {
             Advance::Done { skipped, ticket } => {
                 self.counters.burned(Burned::Advance, skipped);
                 (Some(Ok(served.epoch())), ticket)

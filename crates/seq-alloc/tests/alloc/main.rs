@@ -8,6 +8,7 @@ mod departures;
 mod forwarding;
 mod handover;
 mod impostors;
+mod keys;
 mod lanes;
 mod other_sets;
 mod session;

@@ -12,13 +12,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_core::arbiter::{Departure, Plan, PlannedHandover};
 use seq_core::directory::{Claim, ClaimRun};
+use seq_core::keyspace::Seed;
 use seq_core::layout::{Lanes, SectionRun, TickClock};
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Arrive, Arriving, Command, CommandRefusal, CreateSeries, Died, LearnDirectory, Pace, RaiseCeilings,
-    Reassign, Registration, ReportLoss, Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State,
-    Transfer,
+    Answer, Arrive, Arriving, Command, CommandRefusal, CreateKeyspace, CreateSeries, Died, LearnDirectory, Pace,
+    RaiseCeilings, Reassign, Registration, ReportLoss, Residence, SectionRecord, SetDefinition, SetFacts,
+    StartMigration, State, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq, SetId,
@@ -333,13 +334,22 @@ impl Store {
             }
         };
         let count = shape.shape.lanes();
-        let lanes = Lanes { count, per_section: count / sections, start: Seq(0), margin: 0, clock };
+        let lanes = Lanes { count, per_section: count / sections, start: Seq(0), margin: 0, clock, keys: None };
         let create = CreateSeries { name: name.to_owned(), shape: shape.to_bytes(), lanes, created_ms: 0 };
         let mut state = self.state.lock();
         let first = state.set.as_ref().unwrap().layout.sections();
         let created = state.apply(&Command::CreateSeries(create));
         assert!(matches!(created, Answer::SeriesCreated(Ok(_))), "{created:?}");
         first..first + sections
+    }
+
+    /// Creates a keyspace with this seed. Returns the sections of its buckets.
+    pub(crate) fn create_keyspace(&self, name: &str, seed: [u8; 16]) -> Range<u32> {
+        let create = CreateKeyspace { name: name.to_owned(), seed: Seed::new(seed), created_ms: 0 };
+        match self.state.lock().apply(&Command::CreateKeyspace(create)) {
+            Answer::KeyspaceCreated(Ok(buckets)) => buckets.first.0..buckets.first.0 + buckets.sections,
+            refused => panic!("{refused:?}"),
+        }
     }
 
     /// Sets by how much the clock of a node is ahead of the store's clock.
@@ -355,6 +365,16 @@ impl Store {
 
     pub(crate) fn ceiling(&self, section: u32) -> Seq {
         record(&self.state.lock(), section).max_seq
+    }
+
+    pub(crate) fn epoch(&self, section: u32) -> Epoch {
+        record(&self.state.lock(), section).epoch
+    }
+
+    /// Returns the name of a section's owner.
+    pub(crate) fn owner(&self, section: u32) -> Option<String> {
+        let state = self.state.lock();
+        state.node(record(&state, section).owner?).map(|node| node.name.clone())
     }
 
     fn refused(&self, refusal: &CommandRefusal) -> Status {

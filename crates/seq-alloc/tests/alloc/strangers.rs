@@ -36,7 +36,7 @@ async fn stage(world: &World, epoch: u64, base: u64, distance: u64) -> [Result<(
         base,
         slots: vec![0],
         distances: vec![distance],
-        advanced: vec![],
+        ..v1::StageRequest::default()
     };
     [prepared, target.stage(futures::stream::iter([copy])).await.map(drop)]
 }

@@ -14,9 +14,9 @@ use seq_proto::series::{MAX_AHEAD_MS, SeriesShape};
 use seq_proto::v1::CreateSeriesRequest;
 use serde::Serialize;
 
-use super::settle;
 use super::view::SeriesView;
 use crate::cluster_client::Cluster;
+use crate::settle::{self, Wanted};
 use crate::shape_args::ShapeArgs;
 
 /// Values that `--lead` accepts. The lead is the time by which the ceilings of a timed series are ahead of the clock.
@@ -171,7 +171,7 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
     }
     set.store.restart_time();
     let made = set.store.create_series(&request, Mode::Make(plan)).await?;
-    let pending = settle::until_known(&set.sets, name, false, output).await;
+    let pending = settle::until_known(&set.sets, Wanted::Series(name, false), output).await;
     if output.is_json() {
         output.json(&outcome(&SeriesView::stated(made.series.as_ref())?, made.created, &pending))?;
     } else {

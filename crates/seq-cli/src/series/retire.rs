@@ -8,9 +8,9 @@ use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
 use seq_core::plan::Fingerprint;
 use serde::Serialize;
 
-use super::settle;
 use super::view::{SeriesView, State};
 use crate::cluster_client::Cluster;
+use crate::settle::{self, Wanted};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr series retire tweets --dry-run\n  seqsvr series retire tweets\n  \
@@ -91,7 +91,7 @@ pub(super) async fn run(args: &RetireArgs, output: &Output) -> anyhow::Result<Ex
     }
     set.store.restart_time();
     let made = set.store.retire_series(name, Mode::Make(plan)).await?;
-    let pending = settle::until_known(&set.sets, name, true, output).await;
+    let pending = settle::until_known(&set.sets, Wanted::Series(name, true), output).await;
     if output.is_json() {
         output.json(&outcome(&SeriesView::stated(made.series.as_ref())?, made.retired, &pending))?;
     } else {

@@ -90,7 +90,7 @@ impl SeriesView {
 
     /// Converts a series to its view. `now_ms` is the time by the wall clock, which shows whether the series has ended.
     fn at(series: &Series, now_ms: u64) -> SeriesView {
-        let Lanes { count, per_section, start, first_section, clock, .. } = series.lanes.unwrap_or_default();
+        let Lanes { count, per_section, start, first_section, clock, .. } = series.lanes.clone().unwrap_or_default();
         let (ids, end_ms) = match shape_of(series) {
             Err(_) => (Ids::Unknown, None),
             Ok(SeriesShape { shape: Shape::Counter(counter), .. }) => {
@@ -242,7 +242,8 @@ mod tests {
     fn series(name: &str, shape: &SeriesShape, start: u64, per_section: u32) -> Series {
         let clock =
             matches!(shape.shape, Shape::Timed(_)).then(|| TickClock { lead_ms: 60_000, ..TickClock::default() });
-        let lanes = Lanes { count: shape.shape.lanes(), per_section, start, margin: 0, clock, first_section: 10 };
+        let lanes =
+            Lanes { count: shape.shape.lanes(), per_section, start, margin: 0, clock, first_section: 10, keys: None };
         let (shape, lanes) = (Some(v1::Shape::from(shape)), Some(lanes));
         Series { name: name.to_owned(), shape, lanes, created_ms: NOW_MS, retired: false }
     }

@@ -65,6 +65,14 @@ impl Sections {
         Sections { chunks: vec![empty; (sections as usize).div_ceil(CHUNK)] }
     }
 
+    /// Makes room for the routes of sections below `end`.
+    pub(crate) fn extend_to(&mut self, end: u32) {
+        let chunks = (end as usize).div_ceil(CHUNK);
+        if chunks > self.chunks.len() {
+            self.chunks.resize(chunks, Arc::new(Chunk([None; CHUNK])));
+        }
+    }
+
     /// Returns the route of a section of the layout.
     #[inline]
     pub(crate) fn get(&self, section: SectionId) -> Option<SectionRoute> {

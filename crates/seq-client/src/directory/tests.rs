@@ -1,6 +1,9 @@
 use proptest::prelude::*;
 use seq_core::NodeId;
-use seq_core::route::{Adopted, Route, RouteNode, RouteRun, RouteSet, RouteTable};
+use seq_core::keyspace::Hashing;
+use seq_core::layout::Lanes;
+use seq_core::route::{Adopted, Route, RouteNode, RouteSet, RouteTable};
+use seq_core::series::Series;
 
 use super::*;
 
@@ -51,6 +54,58 @@ fn seed() -> Option<Arc<str>> {
 fn owner(routes: &Routes, uid: u64) -> Option<(u32, u64)> {
     let route = routes.load().route(uid)?;
     Some((route.owner?.0, route.epoch.0))
+}
+
+/// A client gets the routes of buckets, and no other routes of sections after those of uids.
+#[test]
+fn buckets_have_routes_and_lanes_have_none() {
+    let layout = Layout::new(0..10, 5).unwrap();
+    let counter = Lanes { count: 1, per_section: 1, start: seq_core::Seq(0), margin: 0, clock: None, keys: None };
+    let (layout, lane) = layout.append(counter).unwrap();
+    let keys = Lanes::of_keyspace(Hashing::of_digest(7));
+    let (layout, buckets) = layout.append(keys).unwrap();
+    let series = |name: &str, lanes, sections| {
+        let (name, home, routed) = (name.into(), SetId(id("a")), RouteVersion(1));
+        Series { name, shape: Vec::new(), lanes, sections, created_ms: 0, home, retired: false, routed }
+    };
+    let run = |first: u32, sections: u32, owner: u32, epoch: u64| RouteRun {
+        first: SectionId(first),
+        sections,
+        route: Route { owner: Some(NodeId(owner)), epoch: Epoch(epoch), ..Route::default() },
+    };
+    let first = lane.first.0;
+    let update = |version: u64, base: u64, runs: Vec<RouteRun>| {
+        let nodes = [1, 2].map(|id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a-{id}:1") }));
+        v1::Routes::from(&RouteUpdate {
+            set: "a".into(),
+            id: SetId(id("a")),
+            layout: layout.clone(),
+            version: RouteVersion(version),
+            base: RouteVersion(base),
+            nodes: nodes.into(),
+            sets: BTreeMap::new(),
+            runs,
+            series: vec![series("orders", counter, lane), series("main", keys, buckets)].into(),
+        })
+    };
+    let routes = Routes::default();
+    // The second run has the lane and the first ten buckets.
+    let whole = update(1, 0, vec![run(0, first, 1, 1), run(first, 11, 2, 3), run(first + 11, 16_374, 1, 1)]);
+    routes.adopt(&whole, seed().as_ref()).unwrap();
+    let owner_of = |section: u32| {
+        let route = routes.load().bucket(SetIndex(0), SectionId(section))?;
+        Some((route.owner?.0, route.epoch.0))
+    };
+    let last = first + 16_384;
+    assert_eq!(
+        [first, first + 1, first + 10, first + 11, last].map(owner_of),
+        [None, Some((2, 3)), Some((2, 3)), Some((1, 1)), Some((1, 1))]
+    );
+    assert_eq!([last + 1, last + 1_000].map(owner_of), [None, None]);
+    assert_eq!(owner(&routes, 3), Some((1, 1)));
+    routes.adopt(&update(2, 1, vec![run(last, 1, 2, 2)]), None).unwrap();
+    assert_eq!([last - 1, last].map(owner_of), [Some((1, 1)), Some((2, 2))]);
+    assert_eq!(routes.load().bucket(SetIndex(1), SectionId(last)), None, "of another cluster");
 }
 
 #[test]

@@ -40,7 +40,8 @@ impl FakeSeries {
                 Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms: 60_000 })
             }
         };
-        let lanes = Lanes { count, per_section: count.div_ceil(SECTIONS), start: Seq::ZERO, margin: 0, clock };
+        let lanes =
+            Lanes { count, per_section: count.div_ceil(SECTIONS), start: Seq::ZERO, margin: 0, clock, keys: None };
         let (_, sections) = layout.append(lanes).expect("a layout has room for a series");
         let shape = SeriesShape { shape: self.shape, named_lanes: self.named_lanes, ahead_ms: 0 }.to_bytes();
         let name = self.name.clone();

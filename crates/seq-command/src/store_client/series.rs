@@ -1,12 +1,13 @@
-//! Requests of the gRPC service `SeriesAdminService` to the leader of a set's store.
+//! Requests of the gRPC services `SeriesAdminService` and `KeyspaceAdminService` to the leader of a set's store.
 //!
 //! **Invariant:** if the response to a request is lost, the client sends the request again with the same fingerprint.
 //! If the leader has made the change already, it responds that there was nothing to do.
 
+use seq_proto::v1::keyspace_admin_service_client::KeyspaceAdminServiceClient as KeyspaceAdmin;
 use seq_proto::v1::series_admin_service_client::SeriesAdminServiceClient as SeriesAdmin;
 use seq_proto::v1::{
-    CreateSeriesRequest, CreateSeriesResponse, RetireSeriesRequest, RetireSeriesResponse, SetLayoutWriterRequest,
-    SetLayoutWriterResponse,
+    CreateKeyspaceRequest, CreateKeyspaceResponse, CreateSeriesRequest, CreateSeriesResponse, RetireSeriesRequest,
+    RetireSeriesResponse, SetLayoutWriterRequest, SetLayoutWriterResponse,
 };
 
 use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, timed};
@@ -23,6 +24,14 @@ impl StoreClient {
         let request = CreateSeriesRequest { dry_run, plan, ..request.clone() };
         let limit = self.limit_of(dry_run);
         self.call(limit, async |to| SeriesAdmin::new(to).create_series(timed(request.clone(), limit)).await).await
+    }
+
+    /// Creates a keyspace.
+    pub async fn create_keyspace(&mut self, name: &str, mode: Mode) -> anyhow::Result<CreateKeyspaceResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = CreateKeyspaceRequest { name: name.to_owned(), dry_run, plan };
+        let limit = self.limit_of(dry_run);
+        self.call(limit, async |to| KeyspaceAdmin::new(to).create_keyspace(timed(request.clone(), limit)).await).await
     }
 
     /// Retires a series.

@@ -1,10 +1,14 @@
 //! Lanes, which are the counters of series. Lanes have sections of their own, apart from the sections of uids.
 //!
+//! The buckets of a keyspace are lanes, too: a section of such lanes has one lane, in whose place are the counters of
+//! the bucket's keys.
+//!
 //! A lane has an address, which is a number that takes the place of a uid when the section and the slot of the lane are
 //! looked up, in calls between nodes, and in the copies of a handover. Every address is greater than all uids of the
 //! cluster. An address contains the section and the slot of its lane, so no search is needed to locate the lane.
 
 use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Step, Uid};
+use crate::keyspace::{BUCKETS, Hashing};
 use crate::layout::{AppendError, fnv1a};
 use crate::limits;
 
@@ -35,7 +39,7 @@ pub fn locate(address: Uid) -> Option<(SectionId, SlotIndex)> {
     Some((SectionId(section), SlotIndex(offset as u32 & (limits::MAX_SECTION_SIZE - 1))))
 }
 
-/// The lanes of a series, as they are appended to a layout.
+/// The lanes of a series, or the buckets of a keyspace, as they are appended to a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     /// Number of lanes, 1 or above.
@@ -49,6 +53,8 @@ pub struct Lanes {
     pub margin: u64,
     /// The clock that the numbers follow; `None` for numbers without gaps.
     pub clock: Option<TickClock>,
+    /// Hashing of the keys, if these are the buckets of a keyspace; otherwise `None`. Buckets have no clock.
+    pub keys: Option<Hashing>,
 }
 
 /// A clock that counts ticks. A tick is `time << seq_bits | seq`, where `time` is the number of units since `epoch_ms`,
@@ -125,13 +131,34 @@ impl TickClock {
     }
 }
 
+const _: () = assert!(BUCKETS as u32 <= limits::MAX_SERIES_SECTIONS);
+
 impl Lanes {
+    /// Returns the buckets of a keyspace, whose keys begin at 1.
+    #[must_use]
+    pub fn of_keyspace(keys: Hashing) -> Lanes {
+        Lanes::of_buckets(keys, BUCKETS)
+    }
+
+    /// Returns the buckets of a keyspace that has only so many of them, as the keyspaces of simulated worlds do. Stores
+    /// create keyspaces of [`BUCKETS`] buckets, and a node serves no keyspace of fewer.
+    #[must_use]
+    pub fn of_buckets(keys: Hashing, buckets: u16) -> Lanes {
+        let (count, margin) = (buckets.into(), limits::RESTORE_MARGIN);
+        Lanes { count, per_section: 1, start: Seq::ZERO, margin, clock: None, keys: Some(keys) }
+    }
+
     /// Returns the distance by which a restore from a backup raises the ceiling of a counter that has `numbers` numbers
     /// in total. It is a 1,024th of them, so that a small counter keeps most of its numbers after a restore, and at
     /// most [`limits::RESTORE_MARGIN`].
     #[must_use]
     pub fn margin_of(numbers: u64) -> u64 {
         (numbers >> 10).min(limits::RESTORE_MARGIN)
+    }
+
+    /// Returns false if these are the buckets of a keyspace of which this process does not know the seed.
+    pub(super) fn knows_seed(&self) -> bool {
+        self.keys.is_none_or(|keys| keys.seed().is_some())
     }
 
     /// Returns the number of sections, 1 or above.
@@ -147,13 +174,17 @@ impl Lanes {
     }
 
     pub(super) fn check(&self) -> Result<(), AppendError> {
-        let Lanes { count, per_section, start, clock, .. } = *self;
+        let Lanes { count, per_section, start, clock, keys, .. } = *self;
         let fits = count > 0 && (1..=limits::MAX_SECTION_SIZE).contains(&per_section);
         if !fits || self.sections() > limits::MAX_SERIES_SECTIONS {
             return Err(AppendError::BadLanes { count, per_section });
         }
         if start > Seq::MAX {
             return Err(AppendError::BadStart { start });
+        }
+        let buckets = u16::try_from(count).unwrap_or(u16::MAX).min(BUCKETS);
+        if keys.is_some_and(|keys| *self != Lanes::of_buckets(keys, buckets)) {
+            return Err(AppendError::BadKeyspace);
         }
         match clock.filter(|clock| clock.unit_ms == 0 || clock.lead_ms == 0 || clock.seq_bits > 62) {
             Some(clock) => Err(AppendError::BadClock { clock }),
@@ -164,11 +195,18 @@ impl Lanes {
     /// Returns the hash of these lanes and of all spaces before them; `layout` is the hash of the spaces before them.
     /// The hashed bytes must not change, because different versions of the program compare their hashes.
     pub(super) fn hash(&self, layout: LayoutId) -> LayoutId {
-        /// Kinds of spaces: 2 for lanes without a clock, 3 for lanes with a clock. Kind 1 is a space of uids.
+        /// Kinds of spaces: 2 for lanes without a clock, 3 for lanes with a clock, and 4 for buckets with the functions
+        /// of [`keyspace`](crate::keyspace). Kind 1 is a space of uids.
         const PLAIN: u8 = 2;
         const TICKS: u8 = 3;
-        let Lanes { count, per_section, start, margin, clock } = *self;
-        let mut hash = fnv1a(layout.0, &[if clock.is_some() { TICKS } else { PLAIN }]);
+        const KEYS: u8 = 4;
+        let Lanes { count, per_section, start, margin, clock, keys } = *self;
+        let kind = match (clock, keys) {
+            (_, Some(_)) => KEYS,
+            (Some(_), None) => TICKS,
+            (None, None) => PLAIN,
+        };
+        let mut hash = fnv1a(layout.0, &[kind]);
         for number in [u64::from(count), u64::from(per_section), start.0, margin] {
             hash = fnv1a(hash, &number.to_le_bytes());
         }
@@ -176,6 +214,9 @@ impl Lanes {
             for number in [epoch_ms, u64::from(unit_ms), u64::from(seq_bits), u64::from(lead_ms)] {
                 hash = fnv1a(hash, &number.to_le_bytes());
             }
+        }
+        if let Some(keys) = keys {
+            hash = fnv1a(hash, &keys.digest().to_le_bytes());
         }
         LayoutId(hash)
     }

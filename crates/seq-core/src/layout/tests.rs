@@ -1,7 +1,10 @@
+use alloc::vec;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::id::Step;
+use crate::keyspace::{BUCKETS, Seed};
 
 proptest! {
     /// Checks the widest offsets and the sizes next to powers of two, with which a reciprocal would be wrong.
@@ -65,7 +68,11 @@ fn bad_layouts_are_refused() {
 }
 
 fn plain(count: u32, per_section: u32) -> Lanes {
-    Lanes { count, per_section, start: Seq(7), margin: 1 << 20, clock: None }
+    Lanes { count, per_section, start: Seq(7), margin: 1 << 20, clock: None, keys: None }
+}
+
+fn hashing() -> Hashing {
+    Hashing::new(Seed::new([7; 16]))
 }
 
 const CLOCK: TickClock = TickClock { epoch_ms: 1_288_834_974_657, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
@@ -153,6 +160,9 @@ fn each_field_of_a_space_is_in_the_id() {
         ticks(TickClock { unit_ms: 10, ..CLOCK }),
         ticks(TickClock { seq_bits: 10, ..CLOCK }),
         ticks(TickClock { lead_ms: 2_000, ..CLOCK }),
+        with(Lanes::of_keyspace(hashing())),
+        with(Lanes::of_keyspace(Hashing::of_digest(1))),
+        with(Lanes { keys: None, ..Lanes::of_keyspace(hashing()) }),
     ];
     let distinct: alloc::collections::BTreeSet<u64> = ids.iter().map(|id| id.0).collect();
     assert_eq!(distinct.len(), ids.len());
@@ -173,6 +183,76 @@ fn a_longer_layout_is_adopted_if_it_begins_with_the_shorter() {
         assert_eq!(ours.adopt(theirs), Err(OtherLayout { ours: before.id(), theirs: theirs.id() }));
         assert_eq!(ours, before);
     }
+}
+
+/// Buckets are sections as all others are, except that no uid and no address has a slot in them.
+#[test]
+fn buckets_are_numbered_through_all_spaces() {
+    let (layout, buckets) = spaces().append(Lanes::of_keyspace(hashing())).unwrap();
+    assert_eq!(buckets, SectionRun { first: SectionId(9), sections: BUCKETS.into() });
+    assert_eq!(layout.keyspaces().collect::<Vec<_>>(), [(hashing(), buckets)]);
+    let last = SectionId(9 + u32::from(BUCKETS) - 1);
+    assert_eq!(
+        [8, 9, last.0, last.0 + 1].map(|section| layout.has_keys(SectionId(section))),
+        [false, true, true, false]
+    );
+    assert_eq!(
+        [8, 9, 24, 25].map(|section| layout.bucket_group(SectionId(section)).map(|first| first.0)),
+        [None, Some(9), Some(9), Some(25)]
+    );
+    assert_eq!(layout.clock_of(last), None);
+    assert_eq!([8, 9].map(|section| layout.counters_of(SectionId(section))), [Counters::Slots(64), Counters::Keys]);
+    let uid = address(last, SlotIndex(0));
+    assert_eq!(layout.uids_of(last), uid.0..uid.0 + 1);
+    assert_eq!(layout.locate(uid), Err(Refusal::UidOutOfRange { uid, start: 1_000, end: 1_250 }));
+    assert_eq!(layout.id_of(SectionId(8)), Some(spaces().id()), "the sections before it keep their ids");
+    assert_eq!(layout.id(), LayoutId(0x6ce9_0d95_5fe4_ca11), "{:#x}", layout.id().0);
+    let (more, _) = layout.append(plain(1, 1)).unwrap();
+    assert_eq!((more.has_keys(last), more.has_keys(SectionId(last.0 + 1))), (true, false));
+}
+
+#[test]
+fn a_process_adopts_the_seeds_that_it_does_not_know() {
+    let digest = Hashing::of_digest(hashing().digest());
+    let append = |layout: &Layout, lanes| layout.append(lanes).unwrap().0;
+    let client = append(&spaces(), Lanes::of_keyspace(digest));
+    let node = append(&spaces(), Lanes::of_keyspace(hashing()));
+    let seeds = |layout: &Layout| layout.keyspaces().map(|(keys, _)| keys.seed()).collect::<Vec<_>>();
+    assert_eq!((client.id(), &client), (node.id(), &node), "the seed is not public");
+    let mut layout = client.clone();
+    assert_eq!((layout.adopt(&node), seeds(&layout)), (Ok(true), seeds(&node)));
+    for other in [&node, &client, &spaces()] {
+        assert_eq!(layout.adopt(other), Ok(false));
+    }
+    let longer = append(&append(&client, plain(1, 1)), Lanes::of_keyspace(Hashing::of_digest(1)));
+    assert_eq!(layout.adopt(&longer), Ok(true));
+    assert_eq!((&layout, seeds(&layout)), (&longer, [seeds(&node), vec![None]].concat()));
+    let mut longest = longer.clone();
+    assert_eq!(longest.adopt(&node), Ok(true), "a shorter one, with a seed");
+    assert_eq!((&longest, seeds(&longest)), (&longer, seeds(&layout)));
+    let other = append(&spaces(), Lanes::of_keyspace(Hashing::new(Seed::new([8; 16]))));
+    assert!(layout.adopt(&other).is_err(), "another seed");
+}
+
+#[test]
+fn bad_keyspaces_are_refused() {
+    let lanes = Lanes::of_keyspace(hashing());
+    for bad in [
+        Lanes { per_section: 2, ..lanes },
+        Lanes { start: Seq(1), ..lanes },
+        Lanes { margin: 0, ..lanes },
+        Lanes { clock: Some(CLOCK), ..lanes },
+    ] {
+        assert_eq!(spaces().append(bad), Err(AppendError::BadKeyspace), "{bad:?}");
+    }
+    assert!(spaces().append(Lanes { count: u32::from(BUCKETS) + 1, ..lanes }).is_err());
+    assert!(spaces().append(Lanes::of_buckets(hashing(), 4)).is_ok());
+    let mut layout = spaces();
+    for _ in 0..limits::MAX_KEYSPACES {
+        layout = layout.append(lanes).unwrap().0;
+    }
+    assert_eq!(layout.append(lanes), Err(AppendError::TooManyKeyspaces));
+    assert!(layout.append(plain(1, 1)).is_ok());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::handover::HandoverRequest;
 use crate::id::{Epoch, SectionId, Seq};
 use crate::lease::Clocks;
-use crate::section::{CopyMisfit, SectionCopy};
+use crate::section::{AnyCopy, CopyMisfit};
 
 /// Effects of one step of the machine, in order.
 pub type Effects = Vec<Effect>;
@@ -51,8 +51,8 @@ pub enum TableEffect {
         epoch: Epoch,
         /// The committed ceiling.
         ceiling: Seq,
-        /// The exact counters to start from; `None` if every uid starts at the ceiling.
-        copy: Option<SectionCopy>,
+        /// The exact counters to start from; `None` if every counter starts at the ceiling.
+        copy: Option<AnyCopy>,
     },
     /// Stop serving the section under this ownership.
     Leave {

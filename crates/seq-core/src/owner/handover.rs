@@ -25,7 +25,7 @@ use crate::lease::Clocks;
 use crate::limits;
 use crate::owner::{AdoptError, CopyLoss, Session};
 use crate::route::RouteTable;
-use crate::section::{CopyMisfit, SectionCopy};
+use crate::section::{AnyCopy, CopyMisfit};
 
 /// Maximum number of sections that a node hands over at the same time. It is limited because each of these sections is
 /// frozen for some milliseconds and its copy is in memory twice.
@@ -239,7 +239,7 @@ struct Expected {
 /// A copy that was checked against its section.
 #[derive(Debug)]
 struct Staged {
-    copy: SectionCopy,
+    copy: AnyCopy,
     highest: Seq,
 }
 
@@ -249,7 +249,7 @@ impl Expected {
     }
 
     fn slots(&self) -> usize {
-        self.staged.as_ref().map_or(0, |staged| staged.copy.distances.len())
+        self.staged.as_ref().map_or(0, |staged| staged.copy.slots())
     }
 }
 
@@ -262,7 +262,7 @@ impl Incoming {
         epoch: Epoch,
         handover_id: HandoverId,
         ceiling: Seq,
-    ) -> Result<SectionCopy, CopyLoss> {
+    ) -> Result<AnyCopy, CopyLoss> {
         let found = self.expected.iter_mut().find(|expected| expected.is(section, epoch, handover_id));
         let staged = found.and_then(|expected| expected.staged.take());
         self.expected.retain(|expected| expected.section != section);
@@ -296,14 +296,14 @@ impl Incoming {
     }
 
     /// Keeps the copy of an attempt, unless this node already has a copy of the same attempt.
-    fn stage(&mut self, offer: &HandoverOffer, copy: SectionCopy, highest: Seq) {
+    fn stage(&mut self, offer: &HandoverOffer, copy: AnyCopy, highest: Seq) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         let same = |expected: &Expected| expected.is(section, epoch, handover_id);
         if self.expected.iter().any(|expected| same(expected) && expected.staged.is_some()) {
             return;
         }
         self.expect(offer);
-        let room = MAX_INCOMING_SLOTS.saturating_sub(copy.distances.len());
+        let room = MAX_INCOMING_SLOTS.saturating_sub(copy.slots());
         while self.expected.iter().map(Expected::slots).sum::<usize>() > room {
             let oldest = self.expected.iter().position(|expected| expected.slots() > 0);
             self.expected.remove(oldest.expect("some hold slots"));
@@ -319,6 +319,15 @@ impl Owner {
     #[must_use]
     pub fn handovers_in_progress(&self) -> usize {
         self.outgoing.handovers.len()
+    }
+
+    /// Returns whether a section that this node owns is frozen, or is about to be, because it is handed over or
+    /// released. Until it leaves or is thawed, such a section must not be replaced under the same ownership, because
+    /// the next owner may start from its copy.
+    #[must_use]
+    pub fn is_frozen(&self, section: SectionId) -> bool {
+        let phase = self.outgoing.handovers.get(&section).map(|(_, phase)| *phase);
+        phase.is_some_and(|phase| phase != Phase::Preparing) || self.releases.is_parting(section)
     }
 
     /// Begins a planned handover, unless [`MAX_OUTGOING`] handovers are already in progress.
@@ -418,12 +427,11 @@ impl Owner {
     ///
     /// # Errors
     /// [`OfferRefusal`].
-    pub fn on_stage(&mut self, offer: &HandoverOffer, copy: SectionCopy) -> Result<(), OfferRefusal> {
+    pub fn on_stage(&mut self, offer: &HandoverOffer, copy: impl Into<AnyCopy>) -> Result<(), OfferRefusal> {
         self.check_offer(offer)?;
-        let section = offer.section;
-        let uids = self.layout.uids_of(section);
-        let highest =
-            copy.check((uids.end - uids.start) as u32).map_err(|misfit| OfferRefusal::Copy { section, misfit })?;
+        let (section, copy) = (offer.section, copy.into());
+        let counters = self.layout.counters_of(section);
+        let highest = copy.check(counters).map_err(|misfit| OfferRefusal::Copy { section, misfit })?;
         self.incoming.stage(offer, copy, highest);
         Ok(())
     }

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use super::{CopyLoss, Effect, Effects, Grant, Owner, TableEffect};
 use crate::id::{Epoch, Revision, SectionId, Seq};
 use crate::limits;
-use crate::section::{CopyMisfit, SectionCopy};
+use crate::section::{AnyCopy, CopyMisfit};
 use crate::state::CopyPart;
 
 /// Maximum number of sections that are frozen for their release at the same time. It is limited because the copies of
@@ -37,7 +37,7 @@ pub struct GrantedCopy {
     pub epoch: Epoch,
     /// The highest number in the copy.
     pub highest: Seq,
-    /// The encoded copy. If it is empty, every uid starts at the highest number.
+    /// The encoded copy. If it is empty, every counter starts at the highest number.
     pub bytes: Arc<Vec<u8>>,
 }
 
@@ -167,10 +167,10 @@ impl Owner {
 
     /// Keeps the copy of a section that the caller has frozen for its release. If the copy is too large for the store,
     /// only its highest number is kept.
-    pub fn on_frozen(&mut self, section: SectionId, epoch: Epoch, copy: &SectionCopy) {
-        let uids = self.layout.uids_of(section);
+    pub fn on_frozen(&mut self, section: SectionId, epoch: Epoch, copy: &AnyCopy) {
+        let counters = self.layout.counters_of(section);
         let parting = self.releases.parting.get_mut(&section).filter(|parting| parting.epoch == epoch);
-        let (Some(parting), Ok(highest)) = (parting, copy.check((uids.end - uids.start) as u32)) else { return };
+        let (Some(parting), Ok(highest)) = (parting, copy.check(counters)) else { return };
         let bytes = copy.encode();
         parting.highest = highest;
         parting.copy = Some(if bytes.len() <= limits::MAX_KEPT_COPY_BYTES { bytes } else { Vec::new() });
@@ -204,13 +204,13 @@ impl Owner {
         }
     }
 
-    fn read_copy(&self, granted: &GrantedCopy, ceiling: Seq) -> Result<SectionCopy, CopyLoss> {
+    fn read_copy(&self, granted: &GrantedCopy, ceiling: Seq) -> Result<AnyCopy, CopyLoss> {
+        let counters = self.layout.counters_of(granted.section);
         let copy = match granted.bytes.as_slice() {
-            [] => SectionCopy::above(granted.highest),
-            bytes => SectionCopy::decode(bytes).ok_or(CopyLoss::Unreadable)?,
+            [] => AnyCopy::above(granted.highest, counters),
+            bytes => AnyCopy::decode(bytes, counters).ok_or(CopyLoss::Unreadable)?,
         };
-        let uids = self.layout.uids_of(granted.section);
-        let highest = copy.check((uids.end - uids.start) as u32)?;
+        let highest = copy.check(counters)?;
         if highest > ceiling {
             return Err(CopyMisfit::AboveCeiling { highest, ceiling }.into());
         }

@@ -14,7 +14,7 @@ use crate::arbiter::Departure;
 use crate::id::{Lineage, MigrationId, SetId, SlotIndex};
 use crate::lease::Lease;
 use crate::route::{Route, RouteNode, RouteRun};
-use crate::section::{Distance, SectionCopy};
+use crate::section::{AnyCopy, Distance, SectionCopy};
 use crate::testdata::{Command, Machine, Value, run_all};
 
 const TERMS: LeaseTerms = LeaseTerms::DEFAULTS;
@@ -92,7 +92,7 @@ impl Machine for Scenario {
         for effect in effects {
             if let Effect::Table(TableEffect::Freeze { section, epoch }) = effect {
                 // One uid of each section has numbers.
-                self.owner.on_frozen(section, epoch, &one_slot(SlotIndex(2), 40));
+                self.owner.on_frozen(section, epoch, &one_slot(SlotIndex(2), 40).into());
             }
         }
         if let Err(error) = result {
@@ -317,7 +317,8 @@ fn clocks(now: Duration) -> Clocks {
     Clocks { boottime: nanos, raw: nanos, realtime: nanos }
 }
 
-fn describe_copy(copy: &SectionCopy) -> String {
+fn describe_copy(copy: &AnyCopy) -> String {
+    let AnyCopy::Slots(copy) = copy else { unreachable!("no scenario has a keyspace") };
     let slots =
         copy.distances.iter().map(|(slot, distance)| format!("slot {slot} at {}", copy.base.0 + distance.get()));
     let slots: Vec<_> = slots.collect();

@@ -5,7 +5,7 @@ use super::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRef
 use super::*;
 use crate::id::SetId;
 use crate::route::{Route, RouteNode, RouteRun};
-use crate::section::{CopyMisfit, Distance, SectionCopy};
+use crate::section::{CopyMisfit, Distance, KeyedCopy, SectionCopy};
 
 const ME: Session = Session { node: NodeId(1), incarnation: Incarnation(1) };
 const OTHER: NodeId = NodeId(2);
@@ -90,6 +90,7 @@ fn adopt(owner: &mut Owner, sent: u64, update: OwnershipUpdate) -> Vec<Effect> {
 }
 
 fn enter(section: u32, epoch: u64, ceiling: u64, copy: Option<SectionCopy>) -> Effect {
+    let copy = copy.map(Into::into);
     TableEffect::Enter { section: SectionId(section), epoch: Epoch(epoch), ceiling: Seq(ceiling), copy }.into()
 }
 
@@ -378,6 +379,22 @@ fn a_copy_that_is_not_the_sections_is_refused() {
     let copy = SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(100), distance_of(1))] };
     let misfit = CopyMisfit::Slot { slot: crate::id::SlotIndex(100), uids: 100 };
     assert_eq!(owner.on_stage(&offer(2, 1), copy), Err(OfferRefusal::Copy { section: SectionId(2), misfit }));
+    let misfit = CopyMisfit::OtherCounters;
+    let of_keys = KeyedCopy::above(Seq(0));
+    assert_eq!(owner.on_stage(&offer(2, 1), of_keys), Err(OfferRefusal::Copy { section: SectionId(2), misfit }));
+}
+
+/// A frozen section must not be replaced by a larger one, whose numbers would not be in the copy.
+#[test]
+fn a_section_is_frozen_from_its_copy_until_it_is_thawed() {
+    let mut owner = owning();
+    let handover = preparing(&mut owner);
+    let (section, mut effects) = (handover.section, Vec::new());
+    assert!(!owner.is_frozen(section), "it is served until the target is prepared");
+    owner.on_prepared(&handover, true, &mut effects);
+    assert!(owner.is_frozen(section) && !owner.is_frozen(SectionId(1)));
+    owner.on_staged(&handover, false, &mut effects);
+    assert!(!owner.is_frozen(section), "it is thawed");
 }
 
 #[test]
@@ -418,8 +435,8 @@ fn copies_are_bounded_and_the_oldest_goes_first() {
     }
     let mut start = |section: u32| owner.incoming.take(SectionId(section), Epoch(2), HandoverId(1), Seq(10));
     assert_eq!(start(0), Err(CopyLoss::Missing));
-    assert_eq!(start(1), Ok(copy(1)));
-    assert_eq!(start(sections as u32 - 1), Ok(copy(1)));
+    assert_eq!(start(1), Ok(copy(1).into()));
+    assert_eq!(start(sections as u32 - 1), Ok(copy(1).into()));
 }
 
 #[test]
@@ -436,7 +453,7 @@ fn copies_are_bounded_in_bytes_too() {
     owner.on_stage(&one(1), copy(uids / 2 + 1)).unwrap();
     owner.on_stage(&one(2), copy(uids)).unwrap();
     let mut start = |section: u32| {
-        owner.incoming.take(SectionId(section), Epoch(2), HandoverId(1), Seq(1)).map(|copy| copy.distances.len())
+        owner.incoming.take(SectionId(section), Epoch(2), HandoverId(1), Seq(1)).map(|copy| copy.slots())
     };
     assert_eq!(start(0), Err(CopyLoss::Missing));
     assert_eq!(start(1), Ok(uids as usize / 2 + 1));
@@ -516,7 +533,7 @@ fn more_releases_than_one_call_takes_are_spread_over_calls() {
     while !owner.is_empty() {
         for effect in effects.drain(..) {
             if let Effect::Table(TableEffect::Freeze { section, epoch }) = effect {
-                owner.on_frozen(section, epoch, &SectionCopy::above(Seq(7)));
+                owner.on_frozen(section, epoch, &SectionCopy::above(Seq(7)).into());
             }
         }
         let renewal = owner.renewal().unwrap();

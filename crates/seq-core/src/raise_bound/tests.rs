@@ -87,7 +87,7 @@ fn a_raise_without_an_ownership_takes_nothing_and_moves_nothing_when_the_ownersh
 fn a_raise_of_ticks_is_cut_short_by_the_clock_of_the_store() {
     let mut state = state();
     let clock = TickClock { epoch_ms: 0, unit_ms: 1, seq_bits: 0, lead_ms: 2_000 };
-    let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin: 0, clock: Some(clock) };
+    let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin: 0, clock: Some(clock), keys: None };
     let (name, shape) = ("ids".into(), vec![]);
     state.apply(&Command::CreateSeries(CreateSeries { name, shape, lanes, created_ms: 0 }));
     let section = SectionId(10);

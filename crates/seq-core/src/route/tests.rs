@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::id::Seq;
+use crate::keyspace::{Hashing, Seed};
 use crate::layout::Lanes;
 
 const SECTIONS: u32 = 12;
@@ -75,7 +76,7 @@ fn an_update_of_another_set_or_layout_is_not_adopted() {
 /// layout never gets shorter afterwards.
 #[test]
 fn a_longer_layout_is_adopted_with_the_routes_of_its_sections() {
-    let lanes = |sections| Lanes { count: sections, per_section: 1, start: Seq(0), margin: 1, clock: None };
+    let lanes = |sections| Lanes { count: sections, per_section: 1, start: Seq(0), margin: 1, clock: None, keys: None };
     for sections in [1, CHUNK as u32 - SECTIONS, CHUNK as u32, 3 * CHUNK as u32] {
         let last = SECTIONS + sections - 1;
         let (layout, appended) = update(5, 6, vec![]).layout.append(lanes(sections)).unwrap();
@@ -94,6 +95,24 @@ fn a_longer_layout_is_adopted_with_the_routes_of_its_sections() {
         assert_eq!(other.adopt(&table.since(RouteVersion(5)).unwrap()), Adopted::Newer);
         assert_eq!(other, table);
     }
+}
+
+/// The routes of a peer have no seeds. They neither take a seed away nor hide the seed that the store states later.
+#[test]
+fn a_seed_is_kept_and_learned_at_any_version() {
+    let hashing = Hashing::new(Seed::new([7; 16]));
+    let layout = |hashing| update(0, 1, vec![]).layout.append(Lanes::of_keyspace(hashing)).unwrap().0;
+    let of = |hashing, version| RouteUpdate { layout: layout(hashing), ..update(0, version, vec![]) };
+    let (store, peer) = (|version| of(hashing, version), |version| of(Hashing::of_digest(hashing.digest()), version));
+    let knows = |table: &RouteTable| table.layout().keyspaces().all(|(hashing, _)| hashing.seed().is_some());
+    let mut table = RouteTable::from_whole(&store(5)).unwrap();
+    assert_eq!((table.adopt(&peer(6)), knows(&table)), (Adopted::Newer, true));
+    let mut late = RouteTable::from_whole(&peer(6)).unwrap();
+    assert!(!knows(&late) && !late.learn_seeds(&peer(7)));
+    assert!(late.learn_seeds(&store(5)) && knows(&late) && !late.learn_seeds(&store(5)));
+    let mut other = RouteTable::from_whole(&peer(6)).unwrap();
+    assert!(!other.learn_seeds(&of(Hashing::new(Seed::new([8; 16])), 6)), "the seed of another keyspace");
+    assert!(!other.learn_seeds(&RouteUpdate { id: SetId(8), ..store(6) }));
 }
 
 #[test]

@@ -15,43 +15,31 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
-use super::{Section, SectionCopy};
-use crate::slots::{MARKS, PAGE_BYTES};
+use super::{Distance, KeyedCopy, Section, SectionCopy, SlotStore, Tally};
 use crate::sync::{Acquire, AtomicU64, Relaxed, fence};
-
-/// Sums over the touched slots in a range of a section's pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Sum of the distances from the base, modulo 2^64, so that only differences of sums have a meaning.
-    pub sum: u64,
-    /// Largest distance from the base; 0 if no uid is touched.
-    pub highest: u64,
-    /// Number of touched uids.
-    pub touched: u32,
-    /// Bytes of the touched pages.
-    pub bytes: u64,
-}
-
-impl Tally {
-    /// Adds the tally of other pages of the same section.
-    pub fn add(&mut self, pages: Tally) {
-        self.sum = self.sum.wrapping_add(pages.sum);
-        self.highest = self.highest.max(pages.highest);
-        self.touched += pages.touched;
-        self.bytes += pages.bytes;
-    }
-}
 
 impl SectionCopy {
     /// Returns the sum of the distances in the copy, modulo 2^64. The [`Tally::sum`] of the frozen section equals it,
     /// and so does the [`Tally::sum`] of a section that has just started from the copy.
     #[must_use]
     pub fn sum(&self) -> u64 {
-        self.distances.iter().fold(0, |sum, (_, distance)| sum.wrapping_add(distance.get()))
+        sum(&self.distances)
     }
 }
 
-impl Section {
+impl KeyedCopy {
+    /// Returns the sum of the distances in the copy, modulo 2^64: see [`SectionCopy::sum`].
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        sum(&self.distances)
+    }
+}
+
+fn sum<K>(distances: &[(K, Distance)]) -> u64 {
+    distances.iter().fold(0, |sum, (_, distance)| sum.wrapping_add(distance.get()))
+}
+
+impl<S: SlotStore> Section<S> {
     /// Returns the number of pages, touched or not.
     #[must_use]
     pub fn pages(&self) -> usize {
@@ -62,17 +50,7 @@ impl Section {
     /// page, no slot is read.
     #[must_use]
     pub fn tally(&self, pages: Range<usize>) -> Tally {
-        let mut tally = Tally::default();
-        for page in self.slots.touched_pages(pages) {
-            tally.bytes += PAGE_BYTES;
-            for slot in page {
-                let distance = slot.load(Relaxed) & !MARKS;
-                tally.sum = tally.sum.wrapping_add(distance);
-                tally.highest = tally.highest.max(distance);
-                tally.touched += u32::from(distance > 0);
-            }
-        }
-        tally
+        self.slots.tally(pages)
     }
 
     /// Returns how many numbers this ownership has allocated, modulo 2^64; `None` in a section of ticks. `sum` is the
@@ -85,8 +63,8 @@ impl Section {
         (!self.ticks).then(|| sum.wrapping_sub(self.begun).wrapping_sub(skipped))
     }
 
-    /// Returns how many numbers this ownership has skipped, modulo 2^64, by [`Section::advance`] and
-    /// [`Section::take_above`]. In a section of ticks, skipped ticks are not counted.
+    /// Returns how many numbers this ownership has skipped, modulo 2^64, by [`Section::advance`], by
+    /// [`Section::take_above`], and by the first numbers of keys. In a section of ticks, skipped ticks are not counted.
     ///
     /// To compute the count of allocated numbers, the caller must make the tally first, call this function afterwards,
     /// and subtract the result from the sum. A skip is counted before its slot changes, so the difference is never too

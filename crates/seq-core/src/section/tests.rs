@@ -2,6 +2,7 @@ extern crate std;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;

@@ -4,7 +4,7 @@
 //! **Invariant:** the numbers of a slot only grow, even if the next window is below the previous window. So neither
 //! uniqueness nor order depends on a clock.
 
-use super::{Distance, Section, Take};
+use super::{Distance, Section, SlotStore, Take};
 use crate::id::{Seq, SlotIndex};
 use crate::request::Count;
 use crate::slots::{FROZEN, MARKS};
@@ -61,7 +61,10 @@ impl Section {
         let taken = self.take_from::<true>(self.slots.touch(slot), u64::from(count.get()), window);
         taken.expect("a window without a limit")
     }
+}
 
+impl<S: SlotStore> Section<S> {
+    /// Takes `count` numbers from a slot, within a window. The slot of a key must have been touched.
     #[inline]
     pub(super) fn take_from<const COUNTS_SKIPS: bool>(
         &self,
@@ -69,7 +72,7 @@ impl Section {
         count: u64,
         window: Window,
     ) -> Result<Take, Ahead> {
-        let order = if COUNTS_SKIPS { Release } else { Relaxed };
+        let order = if COUNTS_SKIPS { Release } else { S::CHANGE };
         let mut word = slot.load(Relaxed);
         loop {
             if word & FROZEN != 0 {

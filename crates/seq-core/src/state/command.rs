@@ -358,8 +358,8 @@ pub enum CommandRefusal {
         /// Length of the encoding.
         bytes: usize,
     },
-    /// A series of this name exists with another shape or other lanes, or the series of this name is retired. A name is
-    /// never used for a second series.
+    /// A series of this name exists with another shape or other lanes, the series of this name is retired, or the name
+    /// is that of a keyspace. A name is never used for a second series.
     #[error("a series named {name:?} exists {}: a name is used once, permanently",
         if *retired { "and is retired" } else { "with another shape or other lanes" })]
     SeriesExists {

@@ -14,6 +14,7 @@ use super::command::{
 };
 use super::deaths::Died;
 use super::events::Note;
+use super::keyspaces::CreateKeyspace;
 use super::layout_writer::{LayoutWriter, SetLayoutWriter};
 use super::loss::ReportLoss;
 use super::series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries};
@@ -165,6 +166,11 @@ commands! {
         /// The sections of its lanes.
         SeriesCreated(Result<SectionRun, CommandRefusal>);
 
+    /// Creates a keyspace.
+    11 create_keyspace: CreateKeyspace(CreateKeyspace) as 9 { name, seed, created_ms } =>
+        /// The sections of its buckets.
+        KeyspaceCreated(Result<SectionRun, CommandRefusal>);
+
     /// Retires a series permanently.
     11 retire_series: RetireSeries(RetireSeries) as 2 { name } =>
         /// Whether it was in use.
@@ -180,7 +186,7 @@ commands! {
         /// The next writer.
         LayoutWriterSet(Result<LayoutWriter, CommandRefusal>);
 
-    /// Notes that an incarnation of an AllocSvr can own sections of series.
+    /// Notes that an incarnation of an AllocSvr can own sections of series and buckets.
     11 note_reads_lanes: NoteReadsLanes(NoteReadsLanes) as 4 { node, incarnation } =>
         /// Whether that was not known.
         ReadsLanesNoted(Result<bool, CommandRefusal>);

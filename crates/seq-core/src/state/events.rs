@@ -196,6 +196,11 @@ pub enum EventRecord {
         /// Name of the series.
         name: String,
     },
+    /// A keyspace was created.
+    KeyspaceCreated {
+        /// Name of the keyspace.
+        name: String,
+    },
     /// An operator paused balancing, or ended the pause.
     Balancing {
         /// Whether balancing is paused from now on.

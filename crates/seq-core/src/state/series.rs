@@ -7,7 +7,8 @@
 //! One set of a cluster, the layout writer, creates series (`layout_writer.rs`). The other sets adopt the layout
 //! writer's list of series, to which series are only appended.
 //!
-//! **Invariant:** the list of series and the layout's list of spaces of lanes have the same length and the same order.
+//! **Invariant:** the list of series, which has the keyspaces too (`keyspaces.rs`), and the layout's list of spaces of
+//! lanes have the same length and the same order.
 //! The sections of a series' lanes begin in the set that created the series.
 
 use alloc::string::String;
@@ -20,6 +21,7 @@ use super::record::{Quarantine, Residence, SectionRecord};
 use super::set_command::SetRefusal;
 use super::{Closing, CommandRefusal, Fields, NodeRecord, SetDefinition, State};
 use crate::id::{Epoch, Incarnation, Lineage, MigrationId, NodeId, Seq, SetId};
+use crate::keyspace::Hashing;
 use crate::layout::{Lanes, SectionRun, TickClock};
 use crate::limits;
 use crate::series::Series;
@@ -127,7 +129,7 @@ impl AdoptSeries {
 }
 
 impl State {
-    /// Returns a series.
+    /// Returns a series or a keyspace.
     #[must_use]
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
@@ -199,14 +201,18 @@ impl State {
             self.advance(section, SectionRecord::Resident(residence));
             self.claim(section, epoch, own);
         }
-        self.note_event(EventRecord::SeriesCreated { name: create.name.clone() });
+        let name = create.name.clone();
+        self.note_event(match create.lanes.keys {
+            Some(_) => EventRecord::KeyspaceCreated { name },
+            None => EventRecord::SeriesCreated { name },
+        });
         Ok(sections)
     }
 
     /// Retires a series. Returns whether it was in use.
     pub(super) fn retire_series(&mut self, retire: &RetireSeries) -> Result<bool, CommandRefusal> {
         let RetireSeries { name } = retire;
-        if self.series(name).is_none() {
+        if self.series(name).is_none_or(Series::is_keyspace) {
             return Err(CommandRefusal::UnknownSeries { name: name.clone() });
         }
         if !self.writes_series() {
@@ -355,20 +361,36 @@ impl State {
     }
 }
 
-/// The order of the fields is the format.
+/// The order of the fields is the format. After the numbers, there is 0 for lanes without a clock, 1 and the clock, or
+/// 2 and the seed of a keyspace.
 impl Fields for Lanes {
     fn put(&self, body: &mut Vec<u8>) {
-        let Lanes { count, per_section, start, margin, clock } = *self;
+        let Lanes { count, per_section, start, margin, clock, keys } = *self;
         (count, per_section).put(body);
         (start, margin).put(body);
-        clock.put(body);
+        match keys {
+            None => clock.put(body),
+            Some(keys) => {
+                KEYS.put(body);
+                keys.seed().expect("a store knows the seeds").put(body);
+            }
+        }
     }
 
     fn take(body: &mut &[u8]) -> Option<Lanes> {
         let ((count, per_section), (start, margin)) = (Fields::take(body)?, <(Seq, u64)>::take(body)?);
-        Some(Lanes { count, per_section, start, margin, clock: Fields::take(body)? })
+        let lanes = Lanes { count, per_section, start, margin, clock: None, keys: None };
+        if body.first() != Some(&KEYS) {
+            return Some(Lanes { clock: Fields::take(body)?, ..lanes });
+        }
+        let _: u8 = Fields::take(body)?;
+        let seed = Fields::take(body)?;
+        Some(Lanes { keys: Some(Hashing::new(seed)), ..lanes })
     }
 }
+
+/// Byte in the encoding of buckets in the place of the byte that states whether lanes have a clock.
+const KEYS: u8 = 2;
 
 /// The order of the fields is the format.
 impl Fields for TickClock {

@@ -332,7 +332,7 @@ fn a_raise_moves_a_ceiling_by_a_bounded_distance() {
 #[test]
 fn a_raise_of_ticks_goes_to_any_distance() {
     let clock = TickClock { epoch_ms: 0, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
-    let lanes = Lanes { count: 1, per_section: 1, start: Seq(100), margin: 0, clock: Some(clock) };
+    let lanes = Lanes { count: 1, per_section: 1, start: Seq(100), margin: 0, clock: Some(clock), keys: None };
     let (layout, _) = definition("dev").layout.append(lanes).unwrap();
     let mut state = State::default();
     state.apply(&Command::DefineSet(SetDefinition::only("dev", layout)));

@@ -46,7 +46,7 @@ mod tests {
             shape,
             named_lanes: false,
             ahead_ms: 0,
-            lanes: Lanes { count: shape.lanes(), per_section: 64, start: Seq(0), margin: 0, clock: None },
+            lanes: Lanes { count: shape.lanes(), per_section: 64, start: Seq(0), margin: 0, clock: None, keys: None },
             sections: SectionRun { first: SectionId(10), sections: 1 },
             created_ms: 0,
             retired: false,

@@ -49,7 +49,7 @@ fn lanes(shape: &Shape) -> Lanes {
             Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms: 60_000 })
         }
     };
-    Lanes { count: shape.lanes(), per_section: shape.lanes(), start: Seq(0), margin: 0, clock }
+    Lanes { count: shape.lanes(), per_section: shape.lanes(), start: Seq(0), margin: 0, clock, keys: None }
 }
 
 /// Returns the series of an address.

@@ -110,6 +110,8 @@ async fn reflection_lists_what_the_port_serves() {
             "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection",
             "seqsvr.v1.IdService",
+            "seqsvr.v1.KeyOwnerService",
+            "seqsvr.v1.KeyService",
             "seqsvr.v1.SequenceService",
             "seqsvr.v1.StatusService"
         ]

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use seq_api::ids::IdSeries;
+use seq_api::keys::{KeyedItems, Keyspace};
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
+use seq_core::keyspace::{BUCKETS, Hashing, KeyHash, Seed};
+use seq_core::layout::SectionRun;
 use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Target, Uid};
 use seq_gateway::grpc::Node;
@@ -42,6 +45,7 @@ pub(crate) struct Twin {
 #[derive(Default)]
 struct Inner {
     last: BTreeMap<Uid, u64>,
+    keys: BTreeMap<KeyHash, u64>,
     /// Every call from the endpoint.
     calls: Vec<Call>,
     /// The refusal of calls that wait until their deadline.
@@ -217,6 +221,39 @@ impl SequenceService for Twin {
         self.inner.lock().calls.push(call);
         self.stalled(call).await?;
         self.take_in_lane(ask, above)
+    }
+
+    fn keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
+        let (hashing, sections) = (Hashing::new(Seed::new([7; 16])), BUCKETS.into());
+        let buckets = SectionRun { first: SectionId(10), sections };
+        let keyspace = Keyspace { name: name.to_owned(), hashing, buckets };
+        (name == "main" && self.route_version() > RouteVersion(0)).then(|| Arc::new(keyspace))
+    }
+
+    async fn next_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Allocation, Refusal>> {
+        let mut inner = self.inner.lock();
+        inner.calls.push(call);
+        let mut take = |hash, count: u64| {
+            let last: &mut u64 = inner.keys.entry(hash).or_default();
+            let prev = std::mem::replace(last, *last + count);
+            Ok(Allocation { value: Seq(*last), prev: Seq(prev), epoch: Epoch(1), lost: 0 })
+        };
+        items.items.iter().map(|item| take(item.key.hash, item.count.get().into())).collect()
+    }
+
+    async fn current_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Current, Refusal>> {
+        let mut inner = self.inner.lock();
+        inner.calls.push(call);
+        let value = |hash| Seq(inner.keys.get(&hash).copied().unwrap_or(0));
+        let current = |value| Ok(Current { reading: Reading { value, exact: true }, epoch: Epoch(1) });
+        items.items.iter().map(|item| current(value(item.key.hash))).collect()
+    }
+
+    async fn advance_keys(&self, call: Call, items: KeyedItems, to: Target) -> Vec<Result<Epoch, Refusal>> {
+        let mut inner = self.inner.lock();
+        inner.calls.push(call);
+        items.items.iter().for_each(|item| _ = inner.keys.insert(item.key.hash, to.seq().0));
+        items.items.iter().map(|_| Ok(Epoch(1))).collect()
     }
 
     fn all_series(&self) -> Vec<Arc<IdSeries>> {

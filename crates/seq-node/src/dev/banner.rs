@@ -263,7 +263,7 @@ mod tests {
             shape: seq_ids::preset(shape).unwrap().shape,
             named_lanes,
             ahead_ms: 0,
-            lanes: Lanes { count: 1, per_section: 1, start: Seq(0), margin: 0, clock: None },
+            lanes: Lanes { count: 1, per_section: 1, start: Seq(0), margin: 0, clock: None, keys: None },
             sections: SectionRun { first: SectionId(10), sections: 1 },
             created_ms: 0,
             retired,

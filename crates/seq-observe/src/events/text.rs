@@ -67,6 +67,7 @@ pub(super) fn text(event: &SetEvent) -> String {
         "entries_lost" => format!("committed entries of the store are gone, as {node} has seen: restore the set"),
         "terms" => format!("sections of a silent allocator are given away after {}", seconds(event.lasted_ms)),
         "format" => format!("the format of the store is {}", event.format),
+        "keyspace_created" => format!("keyspace {} was created", event.series),
         "series_created" => format!("series {} was created", event.series),
         "series_retired" => format!("series {} was retired", event.series),
         "balancing_paused" => "balancing is paused".to_owned(),
@@ -171,6 +172,7 @@ mod tests {
             first_owners: 45 sections (12 to 41,990) got the first owner: a2
             format: the format of the store is 11
             handover: a1 handed 45 sections (12 to 41,990) over to a2
+            keyspace_created: keyspace tweets was created
             leader: store 1 leads in term 2
             leaving: a1 is about to exit
             members: the voters of the store are 1, 2, 4

@@ -79,10 +79,10 @@ pub struct SetEvent {
     #[prost(uint64, tag = "4")]
     pub until_unix_ms: u64,
     /// Kind: arrival, balancing_paused, balancing_resumed, closed, closing, departure, died, drained, entries_lost,
-    /// fenced, first_owners, format, handover, leader, leaving, members, migration_completed, migration_paced,
-    /// migration_paused, migration_rolled_back, migration_started, migration_stuck, quarantine_ended, registered, release,
-    /// restored, restored_owners, series_created, series_retired, set_defined, silent, takeover, terms, undrained,
-    /// unknown_owners.
+    /// fenced, first_owners, format, handover, keyspace_created, leader, leaving, members, migration_completed,
+    /// migration_paced, migration_paused, migration_rolled_back, migration_started, migration_stuck, quarantine_ended,
+    /// registered, release, restored, restored_owners, series_created, series_retired, set_defined, silent, takeover,
+    /// terms, undrained, unknown_owners.
     #[prost(string, tag = "5")]
     pub kind: ::prost::alloc::string::String,
     /// Severity.
@@ -138,7 +138,7 @@ pub struct SetEvent {
     /// AllocSvr are given to others.
     #[prost(uint64, tag = "22")]
     pub lasted_ms: u64,
-    /// Name of the series.
+    /// Name of the series or keyspace.
     #[prost(string, tag = "23")]
     pub series: ::prost::alloc::string::String,
     /// The new format of the store; 0: none.
@@ -6373,7 +6373,7 @@ pub struct TimedShape {
     pub ahead_ms: u32,
 }
 /// The lanes of a series, in sections of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lanes {
     /// Number of lanes, 1 or above.
     #[prost(uint32, tag = "1")]
@@ -6393,6 +6393,19 @@ pub struct Lanes {
     /// Index of the first section.
     #[prost(uint32, tag = "6")]
     pub first_section: u32,
+    /// How the keys are hashed, if the lanes are the buckets of a keyspace; absent for the lanes of series.
+    #[prost(message, optional, tag = "7")]
+    pub keys: ::core::option::Option<Hashing>,
+}
+/// How the keys of a keyspace are hashed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Hashing {
+    /// The first 64 bits of SHA-256 of the seed, little endian.
+    #[prost(fixed64, tag = "1")]
+    pub digest: u64,
+    /// The seed, 16 bytes, in messages between the nodes of a cluster; empty in messages to clients, because it is secret.
+    #[prost(bytes = "vec", tag = "2")]
+    pub seed: ::prost::alloc::vec::Vec<u8>,
 }
 /// A clock in ticks: `time << seq_bits | sequence number`, where the time is in units since the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8021,24 +8034,34 @@ pub struct PrepareRequest {
 /// The target expects the section.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PrepareResponse {}
-/// A part of a section's counters. The first one carries `offer` and `base`.
+/// A part of a section's counters. The first one carries `offer`, `base` and `floor`. A section of uids or lanes has
+/// `slots`, a bucket of a keyspace has `keys`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StageRequest {
     /// The section and the attempt; in the first message only.
     #[prost(message, optional, tag = "1")]
     pub offer: ::core::option::Option<HandoverOffer>,
-    /// The value that an untouched uid starts from, 0 ..= 2^63-1; in the first message only.
+    /// The value that an untouched uid starts from, and to which distances are relative, 0 ..= 2^63-1; in the first
+    /// message only.
     #[prost(uint64, tag = "2")]
     pub base: u64,
     /// Slots of touched uids, growing, over all messages. Parallel to `distances`, up to 65,536 in a message.
     #[prost(uint32, repeated, tag = "3")]
     pub slots: ::prost::alloc::vec::Vec<u32>,
-    /// How far the uid in the slot at the same index is above `base`, 1 ..= 2^62-1.
+    /// How far the uid in the slot, or the key, at the same index is above `base`, 1 ..= 2^62-1.
     #[prost(uint64, repeated, tag = "4")]
     pub distances: ::prost::alloc::vec::Vec<u64>,
-    /// Indices into `slots`, growing: the uids that were advanced and took no number since. Their value is no `prev`.
+    /// Indices into `distances`, growing: the uids or keys that were advanced and took no number since. Their value is no
+    /// `prev`.
     #[prost(uint32, repeated, tag = "5")]
     pub advanced: ::prost::alloc::vec::Vec<u32>,
+    /// Of a bucket: the value that keys without a counter start from, `base` or above; in the first message only.
+    #[prost(uint64, tag = "6")]
+    pub floor: u64,
+    /// Of a bucket: the hashes of the keys that took numbers, 16 bytes each. Their first halves, or else their second
+    /// ones, grow as little endian numbers over all messages. Parallel to `distances`, up to 16,384 in a message.
+    #[prost(bytes = "vec", tag = "7")]
+    pub keys: ::prost::alloc::vec::Vec<u8>,
 }
 /// The target holds the whole copy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -11129,916 +11152,6 @@ pub mod inter_set_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// One Raft message.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RaftMessage {
-    /// Cluster the sender belongs to, as its data directory records it.
-    #[prost(string, tag = "1")]
-    pub cluster_id: ::prost::alloc::string::String,
-    /// Raft id of the sender, 1 or above.
-    #[prost(uint64, tag = "2")]
-    pub from: u64,
-    /// Raft id of the receiver, 1 or above.
-    #[prost(uint64, tag = "3")]
-    pub to: u64,
-    /// The secret number of the sender's data directory, drawn at its creation: 16 bytes, not all 0. It proves that the
-    /// sender is the directory that the list of members names; sent to members only.
-    #[prost(bytes = "bytes", tag = "4")]
-    pub nonce: ::prost::bytes::Bytes,
-    /// The Raft library's message.
-    #[prost(bytes = "bytes", tag = "5")]
-    pub payload: ::prost::bytes::Bytes,
-    /// Number of the newest list of members that the sender has in its log and that names it: the position of that entry
-    /// in the log, counted from 1; 0 when no list names it.
-    #[prost(uint64, tag = "6")]
-    pub membership: u64,
-    /// Format of the payload, 1 or above. A member refuses a format other than its own.
-    #[prost(uint32, tag = "7")]
-    pub format: u32,
-    /// Fingerprint of the receiver's data directory, 32 bytes, from the sender's list of members; in a response, that of
-    /// the request's nonce. A member refuses a message for another directory of its id.
-    #[prost(bytes = "bytes", tag = "8")]
-    pub receiver: ::prost::bytes::Bytes,
-    /// The newest format of commands and states that the sender reads, 1 to 65535; 0 from a release that does not report
-    /// it.
-    #[prost(uint32, tag = "9")]
-    pub newest_format: u32,
-}
-/// Identity of a member, and its log's position while it starts.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ProbeRequest {
-    /// Cluster the sender belongs to, as its data directory records it.
-    #[prost(string, tag = "1")]
-    pub cluster_id: ::prost::alloc::string::String,
-    /// Raft id of the sender, 1 or above.
-    #[prost(uint64, tag = "2")]
-    pub from: u64,
-    /// Raft id of the receiver, 1 or above.
-    #[prost(uint64, tag = "3")]
-    pub to: u64,
-    /// SHA-256 of the nonce of the sender's data directory, 32 bytes.
-    #[prost(bytes = "vec", tag = "4")]
-    pub fingerprint: ::prost::alloc::vec::Vec<u8>,
-    /// Number of the newest list of members that the sender has in its log and that names it: the position of that entry
-    /// in the log, counted from 1; 0 when no list names it.
-    #[prost(uint64, tag = "5")]
-    pub membership: u64,
-    /// Term of the sender's vote, 0 when it has none, or when it is not starting.
-    #[prost(uint64, tag = "6")]
-    pub vote_term: u64,
-    /// Last entry of the sender's log, or last one that its snapshot covers; not set when it has none, or when it is not
-    /// starting.
-    #[prost(message, optional, tag = "7")]
-    pub last_log: ::core::option::Option<LogPosition>,
-    /// Whether the sender starts with the vote and the log named here: until it has the responses, it neither votes nor
-    /// acknowledges. The position of a running member may be behind what it acknowledges meanwhile.
-    #[prost(bool, tag = "8")]
-    pub starting: bool,
-    /// The newest format of commands and states that the sender reads, 1 to 65535; 0 from a release that does not report
-    /// it. Refused with OUTDATED_MEMBER when the group writes a newer one.
-    #[prost(uint32, tag = "9")]
-    pub newest_format: u32,
-    /// Digests of the sender's state behind the entries at which members compare, up to 8, ascending by index; for members
-    /// only.
-    #[prost(message, repeated, tag = "10")]
-    pub digests: ::prost::alloc::vec::Vec<StateDigest>,
-}
-/// Position of an entry in the log.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LogPosition {
-    /// Term of the leader that made it, 0 or above.
-    #[prost(uint64, tag = "1")]
-    pub term: u64,
-    /// Raft id of the leader that made it, 1 or above.
-    #[prost(uint64, tag = "2")]
-    pub leader: u64,
-    /// Its index in the log, from 0.
-    #[prost(uint64, tag = "3")]
-    pub index: u64,
-}
-/// Membership of the sender of a `Probe`. A receiver whose list has the sender's id with another data directory refuses.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ProbeResponse {
-    /// Membership of the sender in the receiver's group, as far as the receiver knows.
-    #[prost(enumeration = "MembershipStatus", tag = "2")]
-    pub status: i32,
-    /// Fingerprint of the receiver's data directory, 32 bytes, for the list of members that will name it. Empty when it
-    /// belongs to a group, and before its directory is durable.
-    #[prost(bytes = "vec", tag = "3")]
-    pub fingerprint: ::prost::alloc::vec::Vec<u8>,
-    /// The newest format of commands and states that the receiver reads, 1 to 65535; 0 from a release that does not report
-    /// it.
-    #[prost(uint32, tag = "4")]
-    pub newest_format: u32,
-    /// Digests of the receiver's state behind the entries at which members compare, up to 8, ascending by index; for
-    /// members only.
-    #[prost(message, repeated, tag = "5")]
-    pub digests: ::prost::alloc::vec::Vec<StateDigest>,
-    /// Wall clock of the receiver, in milliseconds since 1970; 0 from a release that does not report it.
-    #[prost(uint64, tag = "6")]
-    pub clock_ms: u64,
-}
-/// Digest of a member's applied state behind one entry of the log.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StateDigest {
-    /// Index of the entry.
-    #[prost(uint64, tag = "1")]
-    pub index: u64,
-    /// SHA-256 over the group's format, the id of the entry, and the state in that format; 32 bytes.
-    #[prost(bytes = "vec", tag = "2")]
-    pub sha256: ::prost::alloc::vec::Vec<u8>,
-}
-/// A part of a snapshot.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SnapshotChunk {
-    /// First message of the stream only: sender, receiver, and vote, metadata and whole length as payload.
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<RaftMessage>,
-    /// The next bytes of the snapshot, up to 1 MiB.
-    #[prost(bytes = "bytes", tag = "2")]
-    pub data: ::prost::bytes::Bytes,
-}
-/// Membership of an id in a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum MembershipStatus {
-    /// Not set.
-    Unspecified = 0,
-    /// The receiver belongs to no group yet.
-    NoGroup = 1,
-    /// The group does not have the sender, and never had.
-    UnknownMember = 2,
-    /// The group has the sender, with a vote or without.
-    Member = 3,
-    /// The group had the sender and removed it. This never changes: an id is used once.
-    Removed = 4,
-}
-impl MembershipStatus {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "MEMBERSHIP_STATUS_UNSPECIFIED",
-            Self::NoGroup => "MEMBERSHIP_STATUS_NO_GROUP",
-            Self::UnknownMember => "MEMBERSHIP_STATUS_UNKNOWN_MEMBER",
-            Self::Member => "MEMBERSHIP_STATUS_MEMBER",
-            Self::Removed => "MEMBERSHIP_STATUS_REMOVED",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "MEMBERSHIP_STATUS_UNSPECIFIED" => Some(Self::Unspecified),
-            "MEMBERSHIP_STATUS_NO_GROUP" => Some(Self::NoGroup),
-            "MEMBERSHIP_STATUS_UNKNOWN_MEMBER" => Some(Self::UnknownMember),
-            "MEMBERSHIP_STATUS_MEMBER" => Some(Self::Member),
-            "MEMBERSHIP_STATUS_REMOVED" => Some(Self::Removed),
-            _ => None,
-        }
-    }
-}
-/// Generated client implementations.
-pub mod raft_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Carries Raft between members of one store.
-    #[derive(Debug, Clone)]
-    pub struct RaftServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl RaftServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
-    impl<T> RaftServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> RaftServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            RaftServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Returns whether the receiver's list of members names the sender with the sender's data directory. Sent before the
-        /// sender starts. A lost disk does not come back under its old id, and neither does one that lacks what it
-        /// acknowledged.
-        pub async fn probe(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ProbeRequest>,
-        ) -> std::result::Result<tonic::Response<super::ProbeResponse>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.RaftService/Probe",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "Probe"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// A heartbeat of the leader, or log entries to append.
-        pub async fn append_entries(
-            &mut self,
-            request: impl tonic::IntoRequest<super::RaftMessage>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.RaftService/AppendEntries",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "AppendEntries"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Appends log entries, message after message without waiting for the responses, which come in the same order. A
-        /// refusal ends the call.
-        pub async fn append_stream(
-            &mut self,
-            request: impl tonic::IntoStreamingRequest<Message = super::RaftMessage>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::RaftMessage>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.RaftService/AppendStream",
-            );
-            let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "AppendStream"));
-            self.inner.streaming(req, path, codec).await
-        }
-        /// Requests a vote.
-        pub async fn vote(
-            &mut self,
-            request: impl tonic::IntoRequest<super::RaftMessage>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.RaftService/Vote",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "Vote"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Returns whether a vote would be granted, without disturbing the current leader.
-        pub async fn pre_vote(
-            &mut self,
-            request: impl tonic::IntoRequest<super::RaftMessage>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.RaftService/PreVote",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "PreVote"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Transfers leadership to the receiver.
-        pub async fn transfer_leader(
-            &mut self,
-            request: impl tonic::IntoRequest<super::RaftMessage>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.RaftService/TransferLeader",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "TransferLeader"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Sends a snapshot: a first message with the header, then chunks of the body.
-        pub async fn install_snapshot(
-            &mut self,
-            request: impl tonic::IntoStreamingRequest<Message = super::SnapshotChunk>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.RaftService/InstallSnapshot",
-            );
-            let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "InstallSnapshot"));
-            self.inner.client_streaming(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-pub mod raft_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with RaftServiceServer.
-    #[async_trait]
-    pub trait RaftService: std::marker::Send + std::marker::Sync + 'static {
-        /// Returns whether the receiver's list of members names the sender with the sender's data directory. Sent before the
-        /// sender starts. A lost disk does not come back under its old id, and neither does one that lacks what it
-        /// acknowledged.
-        async fn probe(
-            &self,
-            request: tonic::Request<super::ProbeRequest>,
-        ) -> std::result::Result<tonic::Response<super::ProbeResponse>, tonic::Status>;
-        /// A heartbeat of the leader, or log entries to append.
-        async fn append_entries(
-            &self,
-            request: tonic::Request<super::RaftMessage>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
-        /// Server streaming response type for the AppendStream method.
-        type AppendStreamStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::RaftMessage, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// Appends log entries, message after message without waiting for the responses, which come in the same order. A
-        /// refusal ends the call.
-        async fn append_stream(
-            &self,
-            request: tonic::Request<tonic::Streaming<super::RaftMessage>>,
-        ) -> std::result::Result<
-            tonic::Response<Self::AppendStreamStream>,
-            tonic::Status,
-        >;
-        /// Requests a vote.
-        async fn vote(
-            &self,
-            request: tonic::Request<super::RaftMessage>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
-        /// Returns whether a vote would be granted, without disturbing the current leader.
-        async fn pre_vote(
-            &self,
-            request: tonic::Request<super::RaftMessage>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
-        /// Transfers leadership to the receiver.
-        async fn transfer_leader(
-            &self,
-            request: tonic::Request<super::RaftMessage>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
-        /// Sends a snapshot: a first message with the header, then chunks of the body.
-        async fn install_snapshot(
-            &self,
-            request: tonic::Request<tonic::Streaming<super::SnapshotChunk>>,
-        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
-    }
-    /// Carries Raft between members of one store.
-    #[derive(Debug)]
-    pub struct RaftServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> RaftServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for RaftServiceServer<T>
-    where
-        T: RaftService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/seqsvr.v1.RaftService/Probe" => {
-                    #[allow(non_camel_case_types)]
-                    struct ProbeSvc<T: RaftService>(pub Arc<T>);
-                    impl<T: RaftService> tonic::server::UnaryService<super::ProbeRequest>
-                    for ProbeSvc<T> {
-                        type Response = super::ProbeResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ProbeRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RaftService>::probe(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ProbeSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/seqsvr.v1.RaftService/AppendEntries" => {
-                    #[allow(non_camel_case_types)]
-                    struct AppendEntriesSvc<T: RaftService>(pub Arc<T>);
-                    impl<T: RaftService> tonic::server::UnaryService<super::RaftMessage>
-                    for AppendEntriesSvc<T> {
-                        type Response = super::RaftMessage;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::RaftMessage>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RaftService>::append_entries(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = AppendEntriesSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/seqsvr.v1.RaftService/AppendStream" => {
-                    #[allow(non_camel_case_types)]
-                    struct AppendStreamSvc<T: RaftService>(pub Arc<T>);
-                    impl<
-                        T: RaftService,
-                    > tonic::server::StreamingService<super::RaftMessage>
-                    for AppendStreamSvc<T> {
-                        type Response = super::RaftMessage;
-                        type ResponseStream = T::AppendStreamStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<tonic::Streaming<super::RaftMessage>>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RaftService>::append_stream(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = AppendStreamSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/seqsvr.v1.RaftService/Vote" => {
-                    #[allow(non_camel_case_types)]
-                    struct VoteSvc<T: RaftService>(pub Arc<T>);
-                    impl<T: RaftService> tonic::server::UnaryService<super::RaftMessage>
-                    for VoteSvc<T> {
-                        type Response = super::RaftMessage;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::RaftMessage>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RaftService>::vote(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = VoteSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/seqsvr.v1.RaftService/PreVote" => {
-                    #[allow(non_camel_case_types)]
-                    struct PreVoteSvc<T: RaftService>(pub Arc<T>);
-                    impl<T: RaftService> tonic::server::UnaryService<super::RaftMessage>
-                    for PreVoteSvc<T> {
-                        type Response = super::RaftMessage;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::RaftMessage>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RaftService>::pre_vote(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = PreVoteSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/seqsvr.v1.RaftService/TransferLeader" => {
-                    #[allow(non_camel_case_types)]
-                    struct TransferLeaderSvc<T: RaftService>(pub Arc<T>);
-                    impl<T: RaftService> tonic::server::UnaryService<super::RaftMessage>
-                    for TransferLeaderSvc<T> {
-                        type Response = super::RaftMessage;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::RaftMessage>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RaftService>::transfer_leader(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = TransferLeaderSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/seqsvr.v1.RaftService/InstallSnapshot" => {
-                    #[allow(non_camel_case_types)]
-                    struct InstallSnapshotSvc<T: RaftService>(pub Arc<T>);
-                    impl<
-                        T: RaftService,
-                    > tonic::server::ClientStreamingService<super::SnapshotChunk>
-                    for InstallSnapshotSvc<T> {
-                        type Response = super::RaftMessage;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<
-                                tonic::Streaming<super::SnapshotChunk>,
-                            >,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RaftService>::install_snapshot(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = InstallSnapshotSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.client_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for RaftServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "seqsvr.v1.RaftService";
-    impl<T> tonic::server::NamedService for RaftServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
 /// Requests numbers of one uid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NextRequest {
@@ -13125,6 +12238,2479 @@ pub mod sequence_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "seqsvr.v1.SequenceService";
     impl<T> tonic::server::NamedService for SequenceServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Requests numbers of one key.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NextKeyRequest {
+    /// Name of the keyspace.
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    /// The key as text, 1 ..= 512 bytes.
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+    /// The key as bytes instead, 1 ..= 512 of them. A text and its UTF-8 are the same key.
+    #[prost(bytes = "vec", tag = "3")]
+    pub raw_key: ::prost::alloc::vec::Vec<u8>,
+    /// Number of numbers to allocate, as in `NextRequest`.
+    #[prost(uint32, tag = "4")]
+    pub count: u32,
+    /// Version of the caller's route table, as in `NextRequest`.
+    #[prost(uint64, optional, tag = "5")]
+    pub route_version: ::core::option::Option<u64>,
+    /// Newest epoch the caller has seen for the section of the key's bucket; 0 if it has seen none.
+    #[prost(uint64, tag = "6")]
+    pub epoch: u64,
+}
+/// Requests numbers of many keys of one keyspace.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NextKeysRequest {
+    /// Name of the keyspace.
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    /// The keys as texts, up to 10,000 of them; repeats are allowed.
+    #[prost(string, repeated, tag = "2")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The keys as bytes instead.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub raw_keys: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Number of numbers to allocate for the key at the same index, as in `NextManyRequest`. Empty: one each.
+    #[prost(uint32, repeated, tag = "4")]
+    pub counts: ::prost::alloc::vec::Vec<u32>,
+    /// Version of the caller's route table, as in `NextRequest`.
+    #[prost(uint64, optional, tag = "5")]
+    pub route_version: ::core::option::Option<u64>,
+    /// Newest epoch the caller has seen for the section of the bucket of the key at the same index. Empty: none.
+    #[prost(uint64, repeated, tag = "6")]
+    pub known_epochs: ::prost::alloc::vec::Vec<u64>,
+}
+/// Requests the last number of one key.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CurrentKeyRequest {
+    /// Name of the keyspace.
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    /// The key as text, as in `NextKeyRequest`.
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+    /// The key as bytes instead.
+    #[prost(bytes = "vec", tag = "3")]
+    pub raw_key: ::prost::alloc::vec::Vec<u8>,
+    /// Version of the caller's route table, as in `NextRequest`.
+    #[prost(uint64, optional, tag = "4")]
+    pub route_version: ::core::option::Option<u64>,
+    /// Newest epoch the caller has seen for the section of the key's bucket; 0 if it has seen none.
+    #[prost(uint64, tag = "5")]
+    pub epoch: u64,
+}
+/// Requests the last numbers of many keys of one keyspace.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CurrentKeysRequest {
+    /// Name of the keyspace.
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    /// The keys as texts, up to 10,000 of them.
+    #[prost(string, repeated, tag = "2")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The keys as bytes instead.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub raw_keys: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Version of the caller's route table, as in `NextRequest`.
+    #[prost(uint64, optional, tag = "4")]
+    pub route_version: ::core::option::Option<u64>,
+    /// Newest epoch the caller has seen for the section of the bucket of the key at the same index. Empty: none.
+    #[prost(uint64, repeated, tag = "5")]
+    pub known_epochs: ::prost::alloc::vec::Vec<u64>,
+}
+/// Requests that one key be raised to a number.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdvanceKeyRequest {
+    /// Name of the keyspace.
+    #[prost(string, tag = "1")]
+    pub keyspace: ::prost::alloc::string::String,
+    /// The key as text, as in `NextKeyRequest`.
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+    /// The key as bytes instead.
+    #[prost(bytes = "vec", tag = "3")]
+    pub raw_key: ::prost::alloc::vec::Vec<u8>,
+    /// The number to raise the key to, as in `AdvanceRequest`.
+    #[prost(uint64, optional, tag = "4")]
+    pub to: ::core::option::Option<u64>,
+    /// Version of the caller's route table, as in `NextRequest`.
+    #[prost(uint64, optional, tag = "5")]
+    pub route_version: ::core::option::Option<u64>,
+    /// Newest epoch the caller has seen for the section of the key's bucket; 0 if it has seen none.
+    #[prost(uint64, tag = "6")]
+    pub epoch: u64,
+}
+/// Keys of one keyspace, for the owner of their buckets.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HashedKeysRequest {
+    /// The digest of the keyspace's seed, as in `Hashing`. The owner refuses hashes under another seed (OTHER_LAYOUT).
+    #[prost(fixed64, tag = "1")]
+    pub digest: u64,
+    /// Sections of the buckets of the keys, 1 ..= 10,000 of them; repeats are allowed.
+    #[prost(uint32, repeated, tag = "2")]
+    pub sections: ::prost::alloc::vec::Vec<u32>,
+    /// The hashes of the keys, 16 bytes each, parallel to `sections`.
+    #[prost(bytes = "vec", tag = "3")]
+    pub hashes: ::prost::alloc::vec::Vec<u8>,
+    /// Number of numbers to allocate for the key at the same index, as in `NextManyRequest`; empty for reads.
+    #[prost(uint32, repeated, tag = "4")]
+    pub counts: ::prost::alloc::vec::Vec<u32>,
+    /// Newest epoch the caller has seen for the section at the same index. Empty: none.
+    #[prost(uint64, repeated, tag = "5")]
+    pub known_epochs: ::prost::alloc::vec::Vec<u64>,
+    /// Number of times that servers have forwarded this request, 1 ..= 2.
+    #[prost(uint32, tag = "6")]
+    pub hops: u32,
+}
+/// A key to raise, for the owner of its bucket.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdvanceHashedRequest {
+    /// The key, alone.
+    #[prost(message, optional, tag = "1")]
+    pub key: ::core::option::Option<HashedKeysRequest>,
+    /// The number to raise it to.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+}
+/// A keyspace. Its name is used once, for a keyspace or a series: a keyspace is never renamed or removed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Keyspace {
+    /// Name of the keyspace, 1 ..= 63 characters of \[a-z0-9\_.-\].
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Section of the first of its 16,384 buckets, which are consecutive.
+    #[prost(uint32, tag = "2")]
+    pub first_section: u32,
+    /// Milliseconds since 1970 when it was created.
+    #[prost(uint64, tag = "3")]
+    pub created_ms: u64,
+}
+/// Creates a keyspace.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateKeyspaceRequest {
+    /// Name of the keyspace, 1 ..= 63 characters of \[a-z0-9\_.-\].
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Whether to change nothing and return what the change would do.
+    #[prost(bool, tag = "2")]
+    pub dry_run: bool,
+    /// The fingerprint of a dry run, which the change must still rest on, else it is refused with STALE_PLAN and changes
+    /// nothing; 0: it rests on nothing.
+    #[prost(fixed64, tag = "3")]
+    pub plan: u64,
+}
+/// The keyspace exists, or would.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateKeyspaceResponse {
+    /// The keyspace.
+    #[prost(message, optional, tag = "1")]
+    pub keyspace: ::core::option::Option<Keyspace>,
+    /// Whether it was created by this request. False in a dry run, and for a keyspace that exists.
+    #[prost(bool, tag = "2")]
+    pub created: bool,
+    /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, its
+    /// layout, and the name of the keyspace.
+    #[prost(fixed64, tag = "3")]
+    pub fingerprint: u64,
+    /// Whether it existed before this request.
+    #[prost(bool, tag = "4")]
+    pub existed: bool,
+}
+/// Generated client implementations.
+pub mod key_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Allocates sequence numbers of keys, with the promises and the refusals of `SequenceService`. A key without numbers
+    /// has the number 0. Every AllocSvr serves every key.
+    #[derive(Debug, Clone)]
+    pub struct KeyServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl KeyServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> KeyServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> KeyServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            KeyServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Allocates the next number, or the next `count` numbers, of one key.
+        pub async fn next(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NextKeyRequest>,
+        ) -> std::result::Result<tonic::Response<super::NextResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyService/Next",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("seqsvr.v1.KeyService", "Next"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Allocates numbers for many keys in one request. Each item succeeds or is refused independently, in request order; a
+        /// key that occurs twice gets numbers twice, in that order.
+        pub async fn next_many(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NextKeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NextManyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyService/NextMany",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.KeyService", "NextMany"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Reads the last allocated number of one key. Moves nothing. The number of a key whose counter the owner does not
+        /// have is an upper bound.
+        pub async fn current(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CurrentKeyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CurrentResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyService/Current",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.KeyService", "Current"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Reads the last allocated numbers of many keys, each independently.
+        pub async fn current_many(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CurrentKeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CurrentManyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyService/CurrentMany",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.KeyService", "CurrentMany"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Raises one key to a given number, so that the next number is above it: for imports. A key that is past the number,
+        /// or may be past it, is refused (ALREADY_PAST). Idempotent.
+        pub async fn advance(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AdvanceKeyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AdvanceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyService/Advance",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.KeyService", "Advance"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod key_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with KeyServiceServer.
+    #[async_trait]
+    pub trait KeyService: std::marker::Send + std::marker::Sync + 'static {
+        /// Allocates the next number, or the next `count` numbers, of one key.
+        async fn next(
+            &self,
+            request: tonic::Request<super::NextKeyRequest>,
+        ) -> std::result::Result<tonic::Response<super::NextResponse>, tonic::Status>;
+        /// Allocates numbers for many keys in one request. Each item succeeds or is refused independently, in request order; a
+        /// key that occurs twice gets numbers twice, in that order.
+        async fn next_many(
+            &self,
+            request: tonic::Request<super::NextKeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NextManyResponse>,
+            tonic::Status,
+        >;
+        /// Reads the last allocated number of one key. Moves nothing. The number of a key whose counter the owner does not
+        /// have is an upper bound.
+        async fn current(
+            &self,
+            request: tonic::Request<super::CurrentKeyRequest>,
+        ) -> std::result::Result<tonic::Response<super::CurrentResponse>, tonic::Status>;
+        /// Reads the last allocated numbers of many keys, each independently.
+        async fn current_many(
+            &self,
+            request: tonic::Request<super::CurrentKeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CurrentManyResponse>,
+            tonic::Status,
+        >;
+        /// Raises one key to a given number, so that the next number is above it: for imports. A key that is past the number,
+        /// or may be past it, is refused (ALREADY_PAST). Idempotent.
+        async fn advance(
+            &self,
+            request: tonic::Request<super::AdvanceKeyRequest>,
+        ) -> std::result::Result<tonic::Response<super::AdvanceResponse>, tonic::Status>;
+    }
+    /// Allocates sequence numbers of keys, with the promises and the refusals of `SequenceService`. A key without numbers
+    /// has the number 0. Every AllocSvr serves every key.
+    #[derive(Debug)]
+    pub struct KeyServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> KeyServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for KeyServiceServer<T>
+    where
+        T: KeyService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/seqsvr.v1.KeyService/Next" => {
+                    #[allow(non_camel_case_types)]
+                    struct NextSvc<T: KeyService>(pub Arc<T>);
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::NextKeyRequest> for NextSvc<T> {
+                        type Response = super::NextResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NextKeyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyService>::next(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NextSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.KeyService/NextMany" => {
+                    #[allow(non_camel_case_types)]
+                    struct NextManySvc<T: KeyService>(pub Arc<T>);
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::NextKeysRequest>
+                    for NextManySvc<T> {
+                        type Response = super::NextManyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NextKeysRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyService>::next_many(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NextManySvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.KeyService/Current" => {
+                    #[allow(non_camel_case_types)]
+                    struct CurrentSvc<T: KeyService>(pub Arc<T>);
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::CurrentKeyRequest>
+                    for CurrentSvc<T> {
+                        type Response = super::CurrentResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CurrentKeyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyService>::current(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CurrentSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.KeyService/CurrentMany" => {
+                    #[allow(non_camel_case_types)]
+                    struct CurrentManySvc<T: KeyService>(pub Arc<T>);
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::CurrentKeysRequest>
+                    for CurrentManySvc<T> {
+                        type Response = super::CurrentManyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CurrentKeysRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyService>::current_many(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CurrentManySvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.KeyService/Advance" => {
+                    #[allow(non_camel_case_types)]
+                    struct AdvanceSvc<T: KeyService>(pub Arc<T>);
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::AdvanceKeyRequest>
+                    for AdvanceSvc<T> {
+                        type Response = super::AdvanceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AdvanceKeyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyService>::advance(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AdvanceSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for KeyServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "seqsvr.v1.KeyService";
+    impl<T> tonic::server::NamedService for KeyServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Generated client implementations.
+pub mod key_owner_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Carries out calls for keys at the owners of their buckets. Only AllocSvrs call it: they hash the keys of their
+    /// callers and forward the hashes, so that no caller chooses a hash.
+    #[derive(Debug, Clone)]
+    pub struct KeyOwnerServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl KeyOwnerServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> KeyOwnerServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> KeyOwnerServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            KeyOwnerServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Allocates numbers, as `KeyService.NextMany` does.
+        pub async fn next_hashed(
+            &mut self,
+            request: impl tonic::IntoRequest<super::HashedKeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NextManyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyOwnerService/NextHashed",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.KeyOwnerService", "NextHashed"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Reads last numbers, as `KeyService.CurrentMany` does.
+        pub async fn current_hashed(
+            &mut self,
+            request: impl tonic::IntoRequest<super::HashedKeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CurrentManyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyOwnerService/CurrentHashed",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.KeyOwnerService", "CurrentHashed"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Raises one key, as `KeyService.Advance` does.
+        pub async fn advance_hashed(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AdvanceHashedRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AdvanceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyOwnerService/AdvanceHashed",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.KeyOwnerService", "AdvanceHashed"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod key_owner_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with KeyOwnerServiceServer.
+    #[async_trait]
+    pub trait KeyOwnerService: std::marker::Send + std::marker::Sync + 'static {
+        /// Allocates numbers, as `KeyService.NextMany` does.
+        async fn next_hashed(
+            &self,
+            request: tonic::Request<super::HashedKeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NextManyResponse>,
+            tonic::Status,
+        >;
+        /// Reads last numbers, as `KeyService.CurrentMany` does.
+        async fn current_hashed(
+            &self,
+            request: tonic::Request<super::HashedKeysRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CurrentManyResponse>,
+            tonic::Status,
+        >;
+        /// Raises one key, as `KeyService.Advance` does.
+        async fn advance_hashed(
+            &self,
+            request: tonic::Request<super::AdvanceHashedRequest>,
+        ) -> std::result::Result<tonic::Response<super::AdvanceResponse>, tonic::Status>;
+    }
+    /// Carries out calls for keys at the owners of their buckets. Only AllocSvrs call it: they hash the keys of their
+    /// callers and forward the hashes, so that no caller chooses a hash.
+    #[derive(Debug)]
+    pub struct KeyOwnerServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> KeyOwnerServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for KeyOwnerServiceServer<T>
+    where
+        T: KeyOwnerService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/seqsvr.v1.KeyOwnerService/NextHashed" => {
+                    #[allow(non_camel_case_types)]
+                    struct NextHashedSvc<T: KeyOwnerService>(pub Arc<T>);
+                    impl<
+                        T: KeyOwnerService,
+                    > tonic::server::UnaryService<super::HashedKeysRequest>
+                    for NextHashedSvc<T> {
+                        type Response = super::NextManyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::HashedKeysRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyOwnerService>::next_hashed(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NextHashedSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.KeyOwnerService/CurrentHashed" => {
+                    #[allow(non_camel_case_types)]
+                    struct CurrentHashedSvc<T: KeyOwnerService>(pub Arc<T>);
+                    impl<
+                        T: KeyOwnerService,
+                    > tonic::server::UnaryService<super::HashedKeysRequest>
+                    for CurrentHashedSvc<T> {
+                        type Response = super::CurrentManyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::HashedKeysRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyOwnerService>::current_hashed(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CurrentHashedSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.KeyOwnerService/AdvanceHashed" => {
+                    #[allow(non_camel_case_types)]
+                    struct AdvanceHashedSvc<T: KeyOwnerService>(pub Arc<T>);
+                    impl<
+                        T: KeyOwnerService,
+                    > tonic::server::UnaryService<super::AdvanceHashedRequest>
+                    for AdvanceHashedSvc<T> {
+                        type Response = super::AdvanceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AdvanceHashedRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyOwnerService>::advance_hashed(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AdvanceHashedSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for KeyOwnerServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "seqsvr.v1.KeyOwnerService";
+    impl<T> tonic::server::NamedService for KeyOwnerServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Generated client implementations.
+pub mod keyspace_admin_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Creates keyspaces. Served by every member of the store of the set that creates series, for operators, at its admin
+    /// port, as `SeriesAdminService` is.
+    #[derive(Debug, Clone)]
+    pub struct KeyspaceAdminServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl KeyspaceAdminServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> KeyspaceAdminServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> KeyspaceAdminServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            KeyspaceAdminServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Creates a keyspace. A keyspace of the same name gets the same response; a name of a series is refused with
+        /// SERIES_EXISTS.
+        pub async fn create_keyspace(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateKeyspaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateKeyspaceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyspaceAdminService/CreateKeyspace",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("seqsvr.v1.KeyspaceAdminService", "CreateKeyspace"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod keyspace_admin_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with KeyspaceAdminServiceServer.
+    #[async_trait]
+    pub trait KeyspaceAdminService: std::marker::Send + std::marker::Sync + 'static {
+        /// Creates a keyspace. A keyspace of the same name gets the same response; a name of a series is refused with
+        /// SERIES_EXISTS.
+        async fn create_keyspace(
+            &self,
+            request: tonic::Request<super::CreateKeyspaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateKeyspaceResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Creates keyspaces. Served by every member of the store of the set that creates series, for operators, at its admin
+    /// port, as `SeriesAdminService` is.
+    #[derive(Debug)]
+    pub struct KeyspaceAdminServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> KeyspaceAdminServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>>
+    for KeyspaceAdminServiceServer<T>
+    where
+        T: KeyspaceAdminService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/seqsvr.v1.KeyspaceAdminService/CreateKeyspace" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateKeyspaceSvc<T: KeyspaceAdminService>(pub Arc<T>);
+                    impl<
+                        T: KeyspaceAdminService,
+                    > tonic::server::UnaryService<super::CreateKeyspaceRequest>
+                    for CreateKeyspaceSvc<T> {
+                        type Response = super::CreateKeyspaceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateKeyspaceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyspaceAdminService>::create_keyspace(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateKeyspaceSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for KeyspaceAdminServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "seqsvr.v1.KeyspaceAdminService";
+    impl<T> tonic::server::NamedService for KeyspaceAdminServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// One Raft message.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RaftMessage {
+    /// Cluster the sender belongs to, as its data directory records it.
+    #[prost(string, tag = "1")]
+    pub cluster_id: ::prost::alloc::string::String,
+    /// Raft id of the sender, 1 or above.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    /// Raft id of the receiver, 1 or above.
+    #[prost(uint64, tag = "3")]
+    pub to: u64,
+    /// The secret number of the sender's data directory, drawn at its creation: 16 bytes, not all 0. It proves that the
+    /// sender is the directory that the list of members names; sent to members only.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub nonce: ::prost::bytes::Bytes,
+    /// The Raft library's message.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub payload: ::prost::bytes::Bytes,
+    /// Number of the newest list of members that the sender has in its log and that names it: the position of that entry
+    /// in the log, counted from 1; 0 when no list names it.
+    #[prost(uint64, tag = "6")]
+    pub membership: u64,
+    /// Format of the payload, 1 or above. A member refuses a format other than its own.
+    #[prost(uint32, tag = "7")]
+    pub format: u32,
+    /// Fingerprint of the receiver's data directory, 32 bytes, from the sender's list of members; in a response, that of
+    /// the request's nonce. A member refuses a message for another directory of its id.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub receiver: ::prost::bytes::Bytes,
+    /// The newest format of commands and states that the sender reads, 1 to 65535; 0 from a release that does not report
+    /// it.
+    #[prost(uint32, tag = "9")]
+    pub newest_format: u32,
+}
+/// Identity of a member, and its log's position while it starts.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProbeRequest {
+    /// Cluster the sender belongs to, as its data directory records it.
+    #[prost(string, tag = "1")]
+    pub cluster_id: ::prost::alloc::string::String,
+    /// Raft id of the sender, 1 or above.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    /// Raft id of the receiver, 1 or above.
+    #[prost(uint64, tag = "3")]
+    pub to: u64,
+    /// SHA-256 of the nonce of the sender's data directory, 32 bytes.
+    #[prost(bytes = "vec", tag = "4")]
+    pub fingerprint: ::prost::alloc::vec::Vec<u8>,
+    /// Number of the newest list of members that the sender has in its log and that names it: the position of that entry
+    /// in the log, counted from 1; 0 when no list names it.
+    #[prost(uint64, tag = "5")]
+    pub membership: u64,
+    /// Term of the sender's vote, 0 when it has none, or when it is not starting.
+    #[prost(uint64, tag = "6")]
+    pub vote_term: u64,
+    /// Last entry of the sender's log, or last one that its snapshot covers; not set when it has none, or when it is not
+    /// starting.
+    #[prost(message, optional, tag = "7")]
+    pub last_log: ::core::option::Option<LogPosition>,
+    /// Whether the sender starts with the vote and the log named here: until it has the responses, it neither votes nor
+    /// acknowledges. The position of a running member may be behind what it acknowledges meanwhile.
+    #[prost(bool, tag = "8")]
+    pub starting: bool,
+    /// The newest format of commands and states that the sender reads, 1 to 65535; 0 from a release that does not report
+    /// it. Refused with OUTDATED_MEMBER when the group writes a newer one.
+    #[prost(uint32, tag = "9")]
+    pub newest_format: u32,
+    /// Digests of the sender's state behind the entries at which members compare, up to 8, ascending by index; for members
+    /// only.
+    #[prost(message, repeated, tag = "10")]
+    pub digests: ::prost::alloc::vec::Vec<StateDigest>,
+}
+/// Position of an entry in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogPosition {
+    /// Term of the leader that made it, 0 or above.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    /// Raft id of the leader that made it, 1 or above.
+    #[prost(uint64, tag = "2")]
+    pub leader: u64,
+    /// Its index in the log, from 0.
+    #[prost(uint64, tag = "3")]
+    pub index: u64,
+}
+/// Membership of the sender of a `Probe`. A receiver whose list has the sender's id with another data directory refuses.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProbeResponse {
+    /// Membership of the sender in the receiver's group, as far as the receiver knows.
+    #[prost(enumeration = "MembershipStatus", tag = "2")]
+    pub status: i32,
+    /// Fingerprint of the receiver's data directory, 32 bytes, for the list of members that will name it. Empty when it
+    /// belongs to a group, and before its directory is durable.
+    #[prost(bytes = "vec", tag = "3")]
+    pub fingerprint: ::prost::alloc::vec::Vec<u8>,
+    /// The newest format of commands and states that the receiver reads, 1 to 65535; 0 from a release that does not report
+    /// it.
+    #[prost(uint32, tag = "4")]
+    pub newest_format: u32,
+    /// Digests of the receiver's state behind the entries at which members compare, up to 8, ascending by index; for
+    /// members only.
+    #[prost(message, repeated, tag = "5")]
+    pub digests: ::prost::alloc::vec::Vec<StateDigest>,
+    /// Wall clock of the receiver, in milliseconds since 1970; 0 from a release that does not report it.
+    #[prost(uint64, tag = "6")]
+    pub clock_ms: u64,
+}
+/// Digest of a member's applied state behind one entry of the log.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StateDigest {
+    /// Index of the entry.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// SHA-256 over the group's format, the id of the entry, and the state in that format; 32 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub sha256: ::prost::alloc::vec::Vec<u8>,
+}
+/// A part of a snapshot.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SnapshotChunk {
+    /// First message of the stream only: sender, receiver, and vote, metadata and whole length as payload.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<RaftMessage>,
+    /// The next bytes of the snapshot, up to 1 MiB.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub data: ::prost::bytes::Bytes,
+}
+/// Membership of an id in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum MembershipStatus {
+    /// Not set.
+    Unspecified = 0,
+    /// The receiver belongs to no group yet.
+    NoGroup = 1,
+    /// The group does not have the sender, and never had.
+    UnknownMember = 2,
+    /// The group has the sender, with a vote or without.
+    Member = 3,
+    /// The group had the sender and removed it. This never changes: an id is used once.
+    Removed = 4,
+}
+impl MembershipStatus {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "MEMBERSHIP_STATUS_UNSPECIFIED",
+            Self::NoGroup => "MEMBERSHIP_STATUS_NO_GROUP",
+            Self::UnknownMember => "MEMBERSHIP_STATUS_UNKNOWN_MEMBER",
+            Self::Member => "MEMBERSHIP_STATUS_MEMBER",
+            Self::Removed => "MEMBERSHIP_STATUS_REMOVED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "MEMBERSHIP_STATUS_UNSPECIFIED" => Some(Self::Unspecified),
+            "MEMBERSHIP_STATUS_NO_GROUP" => Some(Self::NoGroup),
+            "MEMBERSHIP_STATUS_UNKNOWN_MEMBER" => Some(Self::UnknownMember),
+            "MEMBERSHIP_STATUS_MEMBER" => Some(Self::Member),
+            "MEMBERSHIP_STATUS_REMOVED" => Some(Self::Removed),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod raft_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Carries Raft between members of one store.
+    #[derive(Debug, Clone)]
+    pub struct RaftServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl RaftServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> RaftServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> RaftServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            RaftServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Returns whether the receiver's list of members names the sender with the sender's data directory. Sent before the
+        /// sender starts. A lost disk does not come back under its old id, and neither does one that lacks what it
+        /// acknowledged.
+        pub async fn probe(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ProbeRequest>,
+        ) -> std::result::Result<tonic::Response<super::ProbeResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.RaftService/Probe",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "Probe"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// A heartbeat of the leader, or log entries to append.
+        pub async fn append_entries(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RaftMessage>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.RaftService/AppendEntries",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "AppendEntries"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Appends log entries, message after message without waiting for the responses, which come in the same order. A
+        /// refusal ends the call.
+        pub async fn append_stream(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::RaftMessage>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::RaftMessage>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.RaftService/AppendStream",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "AppendStream"));
+            self.inner.streaming(req, path, codec).await
+        }
+        /// Requests a vote.
+        pub async fn vote(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RaftMessage>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.RaftService/Vote",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "Vote"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns whether a vote would be granted, without disturbing the current leader.
+        pub async fn pre_vote(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RaftMessage>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.RaftService/PreVote",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "PreVote"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Transfers leadership to the receiver.
+        pub async fn transfer_leader(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RaftMessage>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.RaftService/TransferLeader",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "TransferLeader"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Sends a snapshot: a first message with the header, then chunks of the body.
+        pub async fn install_snapshot(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::SnapshotChunk>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.RaftService/InstallSnapshot",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.RaftService", "InstallSnapshot"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod raft_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with RaftServiceServer.
+    #[async_trait]
+    pub trait RaftService: std::marker::Send + std::marker::Sync + 'static {
+        /// Returns whether the receiver's list of members names the sender with the sender's data directory. Sent before the
+        /// sender starts. A lost disk does not come back under its old id, and neither does one that lacks what it
+        /// acknowledged.
+        async fn probe(
+            &self,
+            request: tonic::Request<super::ProbeRequest>,
+        ) -> std::result::Result<tonic::Response<super::ProbeResponse>, tonic::Status>;
+        /// A heartbeat of the leader, or log entries to append.
+        async fn append_entries(
+            &self,
+            request: tonic::Request<super::RaftMessage>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
+        /// Server streaming response type for the AppendStream method.
+        type AppendStreamStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::RaftMessage, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Appends log entries, message after message without waiting for the responses, which come in the same order. A
+        /// refusal ends the call.
+        async fn append_stream(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::RaftMessage>>,
+        ) -> std::result::Result<
+            tonic::Response<Self::AppendStreamStream>,
+            tonic::Status,
+        >;
+        /// Requests a vote.
+        async fn vote(
+            &self,
+            request: tonic::Request<super::RaftMessage>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
+        /// Returns whether a vote would be granted, without disturbing the current leader.
+        async fn pre_vote(
+            &self,
+            request: tonic::Request<super::RaftMessage>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
+        /// Transfers leadership to the receiver.
+        async fn transfer_leader(
+            &self,
+            request: tonic::Request<super::RaftMessage>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
+        /// Sends a snapshot: a first message with the header, then chunks of the body.
+        async fn install_snapshot(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::SnapshotChunk>>,
+        ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
+    }
+    /// Carries Raft between members of one store.
+    #[derive(Debug)]
+    pub struct RaftServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> RaftServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for RaftServiceServer<T>
+    where
+        T: RaftService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/seqsvr.v1.RaftService/Probe" => {
+                    #[allow(non_camel_case_types)]
+                    struct ProbeSvc<T: RaftService>(pub Arc<T>);
+                    impl<T: RaftService> tonic::server::UnaryService<super::ProbeRequest>
+                    for ProbeSvc<T> {
+                        type Response = super::ProbeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ProbeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RaftService>::probe(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ProbeSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.RaftService/AppendEntries" => {
+                    #[allow(non_camel_case_types)]
+                    struct AppendEntriesSvc<T: RaftService>(pub Arc<T>);
+                    impl<T: RaftService> tonic::server::UnaryService<super::RaftMessage>
+                    for AppendEntriesSvc<T> {
+                        type Response = super::RaftMessage;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RaftMessage>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RaftService>::append_entries(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AppendEntriesSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.RaftService/AppendStream" => {
+                    #[allow(non_camel_case_types)]
+                    struct AppendStreamSvc<T: RaftService>(pub Arc<T>);
+                    impl<
+                        T: RaftService,
+                    > tonic::server::StreamingService<super::RaftMessage>
+                    for AppendStreamSvc<T> {
+                        type Response = super::RaftMessage;
+                        type ResponseStream = T::AppendStreamStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::RaftMessage>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RaftService>::append_stream(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AppendStreamSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.RaftService/Vote" => {
+                    #[allow(non_camel_case_types)]
+                    struct VoteSvc<T: RaftService>(pub Arc<T>);
+                    impl<T: RaftService> tonic::server::UnaryService<super::RaftMessage>
+                    for VoteSvc<T> {
+                        type Response = super::RaftMessage;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RaftMessage>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RaftService>::vote(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = VoteSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.RaftService/PreVote" => {
+                    #[allow(non_camel_case_types)]
+                    struct PreVoteSvc<T: RaftService>(pub Arc<T>);
+                    impl<T: RaftService> tonic::server::UnaryService<super::RaftMessage>
+                    for PreVoteSvc<T> {
+                        type Response = super::RaftMessage;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RaftMessage>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RaftService>::pre_vote(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PreVoteSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.RaftService/TransferLeader" => {
+                    #[allow(non_camel_case_types)]
+                    struct TransferLeaderSvc<T: RaftService>(pub Arc<T>);
+                    impl<T: RaftService> tonic::server::UnaryService<super::RaftMessage>
+                    for TransferLeaderSvc<T> {
+                        type Response = super::RaftMessage;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RaftMessage>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RaftService>::transfer_leader(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TransferLeaderSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.RaftService/InstallSnapshot" => {
+                    #[allow(non_camel_case_types)]
+                    struct InstallSnapshotSvc<T: RaftService>(pub Arc<T>);
+                    impl<
+                        T: RaftService,
+                    > tonic::server::ClientStreamingService<super::SnapshotChunk>
+                    for InstallSnapshotSvc<T> {
+                        type Response = super::RaftMessage;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::SnapshotChunk>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RaftService>::install_snapshot(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = InstallSnapshotSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for RaftServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "seqsvr.v1.RaftService";
+    impl<T> tonic::server::NamedService for RaftServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

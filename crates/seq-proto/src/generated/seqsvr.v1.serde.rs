@@ -2081,6 +2081,126 @@ impl<'de> serde::Deserialize<'de> for GetRoutesResponse {
         deserializer.deserialize_struct("seqsvr.v1.GetRoutesResponse", FIELDS, GeneratedVisitor)
     }
 }
+impl serde::Serialize for Hashing {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.Hashing", len)?;
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("digest", ToString::to_string(&self.digest).as_str())?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("seed", pbjson::private::base64::encode(&self.seed).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for Hashing {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "digest",
+            "seed",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Digest,
+            Seed,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "digest" => Ok(GeneratedField::Digest),
+                            "seed" => Ok(GeneratedField::Seed),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = Hashing;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.Hashing")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<Hashing, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut digest__ = None;
+                let mut seed__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Digest => {
+                            if digest__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("digest"));
+                            }
+                            digest__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Seed => {
+                            if seed__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("seed"));
+                            }
+                            seed__ = 
+                                Some(map_.next_value::<::pbjson::private::BytesDeserialize<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(Hashing {
+                    digest: digest__.unwrap_or_default(),
+                    seed: seed__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.Hashing", FIELDS, GeneratedVisitor)
+    }
+}
 impl serde::Serialize for IdRun {
     #[allow(deprecated)]
     fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
@@ -2438,6 +2558,9 @@ impl serde::Serialize for Lanes {
         if true {
             len += 1;
         }
+        if true {
+            len += 1;
+        }
         let mut struct_ser = serializer.serialize_struct("seqsvr.v1.Lanes", len)?;
         if true {
             struct_ser.serialize_field("count", &self.count)?;
@@ -2461,6 +2584,9 @@ impl serde::Serialize for Lanes {
         if true {
             struct_ser.serialize_field("firstSection", &self.first_section)?;
         }
+        if let Some(v) = self.keys.as_ref() {
+            struct_ser.serialize_field("keys", v)?;
+        }
         struct_ser.end()
     }
 }
@@ -2479,6 +2605,7 @@ impl<'de> serde::Deserialize<'de> for Lanes {
             "clock",
             "first_section",
             "firstSection",
+            "keys",
         ];
 
         #[allow(clippy::enum_variant_names)]
@@ -2489,6 +2616,7 @@ impl<'de> serde::Deserialize<'de> for Lanes {
             Margin,
             Clock,
             FirstSection,
+            Keys,
             __SkipField__,
         }
         impl<'de> serde::Deserialize<'de> for GeneratedField {
@@ -2517,6 +2645,7 @@ impl<'de> serde::Deserialize<'de> for Lanes {
                             "margin" => Ok(GeneratedField::Margin),
                             "clock" => Ok(GeneratedField::Clock),
                             "firstSection" | "first_section" => Ok(GeneratedField::FirstSection),
+                            "keys" => Ok(GeneratedField::Keys),
                             _ => Ok(GeneratedField::__SkipField__),
                         }
                     }
@@ -2542,6 +2671,7 @@ impl<'de> serde::Deserialize<'de> for Lanes {
                 let mut margin__ = None;
                 let mut clock__ = None;
                 let mut first_section__ = None;
+                let mut keys__ = None;
                 while let Some(k) = map_.next_key()? {
                     match k {
                         GeneratedField::Count => {
@@ -2590,6 +2720,12 @@ impl<'de> serde::Deserialize<'de> for Lanes {
                                 Some(map_.next_value::<crate::json::Field<_>>()?.0)
                             ;
                         }
+                        GeneratedField::Keys => {
+                            if keys__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("keys"));
+                            }
+                            keys__ = map_.next_value()?;
+                        }
                         GeneratedField::__SkipField__ => {
                             let _ = map_.next_value::<serde::de::IgnoredAny>()?;
                         }
@@ -2602,6 +2738,7 @@ impl<'de> serde::Deserialize<'de> for Lanes {
                     margin: margin__.unwrap_or_default(),
                     clock: clock__,
                     first_section: first_section__.unwrap_or_default(),
+                    keys: keys__,
                 })
             }
         }

@@ -275,7 +275,9 @@ fn message(event: &Event, state: &State) -> SetEvent {
         }
         EventRecord::Terms { lease_wait_ms } => message.lasted_ms = *lease_wait_ms,
         EventRecord::Format { format } => message.format = (*format).into(),
-        EventRecord::SeriesCreated { name } | EventRecord::SeriesRetired { name } => message.series.clone_from(name),
+        EventRecord::SeriesCreated { name }
+        | EventRecord::SeriesRetired { name }
+        | EventRecord::KeyspaceCreated { name } => message.series.clone_from(name),
     }
     message
 }

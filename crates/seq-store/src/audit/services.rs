@@ -7,21 +7,23 @@
 use std::fmt::Display;
 
 use seq_proto::v1::backup_service_server::BackupService;
+use seq_proto::v1::keyspace_admin_service_server::KeyspaceAdminService;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
 use seq_proto::v1::series_admin_service_server::SeriesAdminService;
 use seq_proto::v1::set_admin_service_server::SetAdminService;
 use seq_proto::v1::store_admin_service_server::StoreAdminService;
 use seq_proto::v1::{
     AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ChangeVotersResponse, CloseSetRequest,
-    CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateBackupRequest, CreateSeriesRequest,
-    CreateSeriesResponse, CreateSetRequest, CreateSetResponse, DrainNodeRequest, DrainNodeResponse, ForgetSetRequest,
-    ForgetSetResponse, ListMembersRequest, ListMembersResponse, ListMigrationsRequest, ListMigrationsResponse,
-    ListNodesRequest, ListNodesResponse, ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse,
-    MigrationPace, MoveSectionsRequest, MoveSectionsResponse, PauseBalancingRequest, PauseBalancingResponse,
-    PlanMigrationRequest, PlanMigrationResponse, RaiseFormatRequest, RaiseFormatResponse, RetireSeriesRequest,
-    RetireSeriesResponse, RollbackMigrationRequest, RollbackMigrationResponse, SetLayoutWriterRequest,
-    SetLayoutWriterResponse, SetPaceRequest, SetPaceResponse, SetTermsRequest, SetTermsResponse, StartMigrationRequest,
-    StartMigrationResponse, TransferLeaderRequest, TransferLeaderResponse,
+    CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateBackupRequest, CreateKeyspaceRequest,
+    CreateKeyspaceResponse, CreateSeriesRequest, CreateSeriesResponse, CreateSetRequest, CreateSetResponse,
+    DrainNodeRequest, DrainNodeResponse, ForgetSetRequest, ForgetSetResponse, ListMembersRequest, ListMembersResponse,
+    ListMigrationsRequest, ListMigrationsResponse, ListNodesRequest, ListNodesResponse, ListSectionsRequest,
+    ListSectionsResponse, ListSetsRequest, ListSetsResponse, MigrationPace, MoveSectionsRequest, MoveSectionsResponse,
+    PauseBalancingRequest, PauseBalancingResponse, PlanMigrationRequest, PlanMigrationResponse, RaiseFormatRequest,
+    RaiseFormatResponse, RetireSeriesRequest, RetireSeriesResponse, RollbackMigrationRequest,
+    RollbackMigrationResponse, SetLayoutWriterRequest, SetLayoutWriterResponse, SetPaceRequest, SetPaceResponse,
+    SetTermsRequest, SetTermsResponse, StartMigrationRequest, StartMigrationResponse, TransferLeaderRequest,
+    TransferLeaderResponse,
 };
 use seq_raft::Gate;
 use tonic::{Request, Response, Status};
@@ -103,6 +105,21 @@ impl<S: StoreAdminService> StoreAdminService for Audited<S> {
         }
         let operation = Operation { text: "store upgrade".to_owned(), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.raise_format(request)).await
+    }
+}
+
+#[tonic::async_trait]
+impl<S: KeyspaceAdminService> KeyspaceAdminService for Audited<S> {
+    async fn create_keyspace(
+        &self,
+        request: Request<CreateKeyspaceRequest>,
+    ) -> Result<Response<CreateKeyspaceResponse>, Status> {
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.create_keyspace(request).await;
+        }
+        let operation = Operation { text: format!("keyspace create {}", given.name), plan: given.plan };
+        self.recorder.get()?.record(request, operation, |request| self.inner.create_keyspace(request)).await
     }
 }
 

@@ -296,7 +296,7 @@ fn a_clock_before_the_backup_is_refused_where_ids_have_a_time() {
     const SPREAD_MS: u64 = seq_core::limits::MAX_CLOCK_SPREAD_MS;
     let made = |clock: Option<TickClock>| {
         let mut state = state();
-        let lanes = Lanes { per_section: 1, count: 1, clock, start: seq_core::Seq(0), margin: 0 };
+        let lanes = Lanes { per_section: 1, count: 1, clock, start: seq_core::Seq(0), margin: 0, keys: None };
         let series = CreateSeries { name: "a".into(), shape: vec![1], lanes, created_ms: CREATED_MS };
         state.0.apply(&Command::CreateSeries(series));
         assert_eq!(state.0.series.len(), 1);

@@ -145,7 +145,7 @@ pub(crate) async fn adopt_series(
     stated: &[v1::StoredSeries],
     writer: Option<&v1::LayoutWriter>,
 ) -> Result<bool, Status> {
-    let stated = stated.iter().map(series::stated).collect::<Result<Vec<_>, _>>();
+    let stated = stated.iter().map(series::stated_with_seed).collect::<Result<Vec<_>, _>>();
     let series = stated.map_err(|error| Status::unavailable(format!("set {from} states a series: {error}")))?;
     let adopt = AdoptSeries { from, lineage, series, writer: writer.map(series::writer) };
     let is_new = between.replicated.read(|state| state.adopts_series(&adopt));

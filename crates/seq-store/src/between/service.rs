@@ -16,7 +16,7 @@ use seq_proto::v1::{
     CompleteArrivalResponse, ConfirmRequest, ConfirmResponse, ExchangeRequest, ExchangeResponse, FenceRequest,
     FenceResponse, MigrationEnd, ReadFinalRequest, StartReturnRequest, StartReturnResponse,
 };
-use seq_proto::{Reason, inter_set, v1};
+use seq_proto::{Reason, inter_set, series, v1};
 use seq_raft::Gate;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl InterSetService for InterSetServer {
         };
         let page = page.map_err(|refusal| refused(&refusal))?;
         let (series, writer) =
-            this.replicated.read(|state| (state.series.iter().map(v1::StoredSeries::from).collect(), writer(state)));
+            this.replicated.read(|state| (state.series.iter().map(series::with_seed).collect(), writer(state)));
         Ok(Response::new(FenceResponse { series, writer, ..(&page).into() }))
     }
 
@@ -324,7 +324,7 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
         lane_claims,
         // Only the layout writer states the series, because a set states facts only about itself. A set that was the
         // layout writer before also states them, so that the next layout writer can append to them.
-        series: state.series.iter().filter(|_| state.states_layout()).map(v1::StoredSeries::from).collect(),
+        series: state.series.iter().filter(|_| state.states_layout()).map(series::with_seed).collect(),
         writer: writer(state),
         route_version: state.route_version.0,
         uid_start: uids.start,

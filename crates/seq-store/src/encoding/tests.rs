@@ -28,6 +28,7 @@ mod audit;
 mod balancing;
 mod by_fields;
 mod copies;
+mod keyspaces;
 mod neighbours;
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,5 +1,6 @@
-//! Format 11. To format 10, it adds the series, the layout writer, a flag for each node whether it can own sections of
-//! series, the time of the last restore, the beginnings of ownerships, the event log, and the processes of nodes.
+//! Format 11. To format 10, it adds the series and keyspaces, the layout writer, a flag for each node whether it can
+//! own their sections, the time of the last restore, the beginnings of ownerships, the event log, and the processes of
+//! nodes.
 //!
 //! ```text
 //! command   body of format 10, whose last byte is 0 to 4; or fields of a command, and a last byte of 5; or a

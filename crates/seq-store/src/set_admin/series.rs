@@ -80,7 +80,7 @@ impl SetAdmin {
         let required = Required::new(dry_run, plan);
         let foresee = || {
             let unknown = CommandRefusal::UnknownSeries { name: name.clone() };
-            let found = self.read(|state, _| match state.series(&name) {
+            let found = self.read(|state, _| match state.series(&name).filter(|series| !series.is_keyspace()) {
                 None => Err(unknown),
                 Some(_) if !state.writes_series() => Err(state.not_writer()),
                 Some(series) => Ok((series.clone(), preconditions::retire_series(state, &name))),
@@ -117,13 +117,13 @@ impl SetAdmin {
         }
         let (set, since) = (&self.declared.name, CreateSeries::SINCE);
         let text = format!(
-            "set {set} writes format {format}, and series need format {since}: `seqsvr store upgrade` raises it"
+            "set {set} writes format {format}, and series and keyspaces need format {since}: `seqsvr store upgrade` raises it"
         );
         Err(Reason::OldFormat.status(text))
     }
 
     /// Returns an error if an AllocSvr that could own sections runs a release without series.
-    fn check_readers(&self) -> Result<(), Status> {
+    pub(super) fn check_readers(&self) -> Result<(), Status> {
         let outdated = self.read(|state, _| state.outdated_owner().map(|node| node.name.clone()))?;
         match outdated {
             None => Ok(()),
@@ -210,7 +210,7 @@ fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Sta
     if sections > count {
         return Err(bad(format!("{sections} sections are more than the {count} lanes")));
     }
-    let lanes = Lanes { count, per_section: count.div_ceil(sections), start, margin, clock };
+    let lanes = Lanes { count, per_section: count.div_ceil(sections), start, margin, clock, keys: None };
     Ok(CreateSeries { name, shape: shape.to_bytes(), lanes, created_ms: now_ms })
 }
 

@@ -74,6 +74,7 @@ fn the_help_is_a_page() {
               migration    Watches, paces and ends migrations of sections between sets
               section      Lists and moves sections, with their sets and owners
               series       Creates, lists, shows and retires series, from whose numbers ids are made
+              keyspace     Creates, lists and shows keyspaces, the counters of keys that are any bytes; finds the owner of a key
               services     Lists the gRPC services of a node
               replay       Replays a recorded message trace through the service and checks every response
               bench        Measures throughput and latency, and checks the order of every number
@@ -110,19 +111,21 @@ fn the_help_is_a_page() {
         expect![[r#"
             Allocates the next number, or several numbers, for users
 
-            Usage: seqsvr next [OPTIONS] <UID>...
+            Usage: seqsvr next [OPTIONS] [UID]...
 
             Arguments:
-              <UID>...  The users. A user that is named twice gets two numbers
+              [UID]...  The users. A user that is named twice gets two numbers
 
             Options:
-              -n, --count <N>       Count of numbers for each user; of several numbers, the first and the last are printed [default:
-                                    1]
-                  --set <FILE>      The set file, from whose allocators the command starts [env: SEQSVR_SET=]
-                  --addr <URL>      Address of a node, as http://host:port, or https:// for TLS; repeat the flag for more nodes to
-                                    start from [default: http://127.0.0.1:7100] [env: SEQSVR_ADDR=]
-                  --timeout <TIME>  Time limit of connecting and of the call [default: 5s]
-              -h, --help            Print help (see more with '--help')
+                  --key <KEY>        A key of a keyspace, instead of users; may be given several times
+                  --keyspace <NAME>  The keyspace of the keys [default: the only one]
+              -n, --count <N>        Count of numbers for each user or key; of several numbers, the first and the last are printed
+                                     [default: 1]
+                  --set <FILE>       The set file, from whose allocators the command starts [env: SEQSVR_SET=]
+                  --addr <URL>       Address of a node, as http://host:port, or https:// for TLS; repeat the flag for more nodes to
+                                     start from [default: http://127.0.0.1:7100] [env: SEQSVR_ADDR=]
+                  --timeout <TIME>   Time limit of connecting and of the call [default: 5s]
+              -h, --help             Print help (see more with '--help')
 
             Options of every command:
               -o, --output <FORMAT>  Format of the output: plain, in aligned columns; json, one object with 64-bit numbers as
@@ -133,6 +136,7 @@ fn the_help_is_a_page() {
               seqsvr next 42 -n 100      first and last of 100 numbers
               seqsvr next 42 43 44       one number each, behind its user
               seqsvr next 42 -o json | jq -r '.items[].value'
+              seqsvr next --key conv:42 --keyspace main
 
             Exit codes: 0 allocated, 1 refused, 2 a user outside the sets, 3 refused for now, 4 no node responded, 7 the deadline
             passed, 8 some users were refused, but not all. An error states whether numbers may have been consumed: they are a gap,
@@ -282,7 +286,7 @@ fn wrong_usage_is_exit_2() {
     check(
         &["next", "many"],
         expect![[r#"
-            error: invalid value 'many' for '<UID>...': it must be a whole number
+            error: invalid value 'many' for '[UID]...': it must be a whole number
 
             For more information, try '--help'.
             exit 2
@@ -291,7 +295,7 @@ fn wrong_usage_is_exit_2() {
     check(
         &["next", "-1"],
         expect![[r#"
-            error: invalid value '-1' for '<UID>...': it must not be negative
+            error: invalid value '-1' for '[UID]...': it must not be negative
 
             For more information, try '--help'.
             exit 2
@@ -300,7 +304,7 @@ fn wrong_usage_is_exit_2() {
     check(
         &["current", "1", "99999999999999999999999"],
         expect![[r#"
-            error: invalid value '99999999999999999999999' for '<UID>...': it is too large
+            error: invalid value '99999999999999999999999' for '[UID]...': it is too large
 
             For more information, try '--help'.
             exit 2
@@ -541,7 +545,7 @@ fn a_command_that_prints_json_has_its_error_as_one_object() {
 
               tip: to pass '--nosuch' as a value, use '-- --nosuch'
 
-            Usage: seqsvr next [OPTIONS] <UID>...
+            Usage: seqsvr next [OPTIONS] [UID]...
 
             For more information, try '--help'.
             exit 2

@@ -90,20 +90,30 @@ class TimedShape(_message.Message):
     def __init__(self, epoch_ms: _Optional[int] = ..., unit_ms: _Optional[int] = ..., time_bits: _Optional[int] = ..., lane_bits: _Optional[int] = ..., seq_bits: _Optional[int] = ..., spread: bool = ..., named_lanes: bool = ..., ahead_ms: _Optional[int] = ...) -> None: ...
 
 class Lanes(_message.Message):
-    __slots__ = ("count", "per_section", "start", "margin", "clock", "first_section")
+    __slots__ = ("count", "per_section", "start", "margin", "clock", "first_section", "keys")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     PER_SECTION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     MARGIN_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     FIRST_SECTION_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
     count: int
     per_section: int
     start: int
     margin: int
     clock: TickClock
     first_section: int
-    def __init__(self, count: _Optional[int] = ..., per_section: _Optional[int] = ..., start: _Optional[int] = ..., margin: _Optional[int] = ..., clock: _Optional[_Union[TickClock, _Mapping]] = ..., first_section: _Optional[int] = ...) -> None: ...
+    keys: Hashing
+    def __init__(self, count: _Optional[int] = ..., per_section: _Optional[int] = ..., start: _Optional[int] = ..., margin: _Optional[int] = ..., clock: _Optional[_Union[TickClock, _Mapping]] = ..., first_section: _Optional[int] = ..., keys: _Optional[_Union[Hashing, _Mapping]] = ...) -> None: ...
+
+class Hashing(_message.Message):
+    __slots__ = ("digest", "seed")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    digest: int
+    seed: bytes
+    def __init__(self, digest: _Optional[int] = ..., seed: _Optional[bytes] = ...) -> None: ...
 
 class TickClock(_message.Message):
     __slots__ = ("epoch_ms", "unit_ms", "seq_bits", "lead_ms")

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use seq_core::activity::{Layer, Resolution};
-use seq_core::section::{Advance, SectionCopy};
+use seq_core::section::{Advance, AnyCopy};
 use seq_core::{AdvanceLimit, Count, Epoch, Section, Seq, SlotIndex, Step, Take, Target};
 
 use super::*;
@@ -20,7 +20,8 @@ fn owned(epoch: u64, section: Section, ms: u64) -> Arc<OwnedSection> {
     OwnedSection::new((ID, Epoch(epoch)), None, section, (ms * 1_000_000, Start::Exact))
 }
 
-fn copied(copy: &SectionCopy) -> Section {
+fn copied(copy: &AnyCopy) -> Section {
+    let AnyCopy::Slots(copy) = copy else { panic!("a section of uids has no keys") };
     Section::handed_over(UIDS, copy, Seq(1 << 50), Step(10)).unwrap()
 }
 

@@ -56,6 +56,7 @@ records! {
     23 MigrationStuck { migration, cause }
     24 Members { voters }
     25 Died { node, incarnation, owned }
+    26 KeyspaceCreated { name }
 }
 
 /// Implements the encoding of each struct in a list as the encodings of its fields, in the order of the list.

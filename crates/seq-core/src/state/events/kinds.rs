@@ -44,6 +44,8 @@ event_kinds! {
         Format = "format",
         /// An owner handed sections over.
         Handover = "handover",
+        /// A keyspace was created.
+        KeyspaceCreated = "keyspace_created",
         /// A member of the store became leader.
         Leader = "leader",
         /// An AllocSvr announced that it is about to exit.
@@ -139,6 +141,7 @@ impl EventRecord {
             EventRecord::Format { .. } => EventKind::Format,
             EventRecord::SeriesCreated { .. } => EventKind::SeriesCreated,
             EventRecord::SeriesRetired { .. } => EventKind::SeriesRetired,
+            EventRecord::KeyspaceCreated { .. } => EventKind::KeyspaceCreated,
             EventRecord::Balancing { paused: true } => EventKind::BalancingPaused,
             EventRecord::Balancing { paused: false } => EventKind::BalancingResumed,
         }

@@ -51,6 +51,7 @@ impl Command {
             | Command::Died(_)
             | Command::Close(_)
             | Command::CreateSeries(_)
+            | Command::CreateKeyspace(_)
             | Command::RetireSeries(_) => true,
         }
     }

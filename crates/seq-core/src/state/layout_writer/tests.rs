@@ -56,7 +56,7 @@ fn state_to(sets: &mut [State], from: usize, to: usize) -> Result<bool, CommandR
 }
 
 fn series(name: &str) -> CreateSeries {
-    let lanes = Lanes { count: 2, per_section: 1, start: Seq(7), margin: 3, clock: None };
+    let lanes = Lanes { count: 2, per_section: 1, start: Seq(7), margin: 3, clock: None, keys: None };
     CreateSeries { name: name.into(), shape: vec![1], lanes, created_ms: 5 }
 }
 

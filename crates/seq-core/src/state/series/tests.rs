@@ -27,7 +27,7 @@ fn applied<C: Replicated>(state: &mut State, command: C) -> C::Output {
 }
 
 fn lanes(count: u32, per_section: u32) -> Lanes {
-    Lanes { count, per_section, start: Seq(7), margin: 3, clock: None }
+    Lanes { count, per_section, start: Seq(7), margin: 3, clock: None, keys: None }
 }
 
 fn series(name: &str, lanes: Lanes) -> CreateSeries {
@@ -301,7 +301,7 @@ fn routes_name_the_series_and_grow_with_them() {
 #[test]
 fn the_bytes_of_a_series() {
     let clock = TickClock { epoch_ms: 1, unit_ms: 2, seq_bits: 3, lead_ms: 4 };
-    let lanes = Lanes { count: 5, per_section: 6, start: Seq(7), margin: 8, clock: Some(clock) };
+    let lanes = Lanes { count: 5, per_section: 6, start: Seq(7), margin: 8, clock: Some(clock), keys: None };
     let mut body = Vec::new();
     (series("a", lanes), true).put(&mut body);
     let expected = [

@@ -10,11 +10,12 @@ use seq_core::state::{
 use super::*;
 
 /// Every file with the bytes of commands.
-const PINNED: [&str; 5] = [
+const PINNED: [&str; 6] = [
     include_str!("../tests.rs"),
     include_str!("audit.rs"),
     include_str!("balancing.rs"),
     include_str!("by_fields.rs"),
+    include_str!("keyspaces.rs"),
     include_str!("neighbours.rs"),
 ];
 
@@ -36,7 +37,7 @@ fn commands_about_series() {
         assert_eq!(decode_command(SERIES, &encoded).unwrap(), command);
     };
     let clock = TickClock { epoch_ms: 1, unit_ms: 2, seq_bits: 3, lead_ms: 4 };
-    let lanes = Lanes { count: 5, per_section: 6, start: Seq(7), margin: 8, clock: Some(clock) };
+    let lanes = Lanes { count: 5, per_section: 6, start: Seq(7), margin: 8, clock: Some(clock), keys: None };
     let create = CreateSeries { name: "a".into(), shape: vec![1, 2], lanes, created_ms: 9 };
     checked(
         Command::CreateSeries(create.clone()),
@@ -160,14 +161,15 @@ fn events() -> Events {
         EventRecord::MigrationStuck { migration, cause: name() },
         EventRecord::Members { voters: vec![1, 2] },
         EventRecord::Died { node: node(), incarnation, owned: 3 },
+        EventRecord::KeyspaceCreated { name: name() },
     ];
     let event = |(index, record)| Event { index, change: index + 1, at_unix_ms: 9, until_unix_ms: 10, record };
-    Events::from_parts((25, 26), 11, (1..).zip(records).map(event).collect()).unwrap()
+    Events::from_parts((26, 27), 11, (1..).zip(records).map(event).collect()).unwrap()
 }
 
 /// Appends a series with lanes to a state.
 fn append(state: &mut State, name: &str, clock: Option<TickClock>, retired: bool) {
-    let lanes = Lanes { count: 5, per_section: 2, start: Seq(7), margin: 8, clock };
+    let lanes = Lanes { count: 5, per_section: 2, start: Seq(7), margin: 8, clock, keys: None };
     let set = state.set.as_mut().unwrap();
     let (layout, sections) = set.layout.append(lanes).unwrap();
     set.layout = layout;
@@ -182,8 +184,8 @@ fn name_process(state: &mut State) {
     state.nodes[0].died = Some(Death { incarnation: Incarnation(2), at_unix_ms: 8 });
 }
 
-#[test]
-fn a_state_with_series() {
+/// Returns a state with series, and with all values of their format.
+fn state_of_series() -> State {
     let mut state = state();
     let first = state.set.as_ref().unwrap().layout.sections();
     append(&mut state, "a", None, false);
@@ -197,6 +199,12 @@ fn a_state_with_series() {
     (state.restored_ms, state.writer) = (Some(0x0304), Some(WRITER));
     state.rules = Rules::of_format(SERIES);
     state.events = events();
+    state
+}
+
+#[test]
+fn a_state_with_series() {
+    let state = state_of_series();
     let encoded = encode_state(SERIES, &state);
     let earlier = encode_state(BALANCING, &state);
     assert!(encoded.starts_with(&earlier), "the earlier body comes first");
@@ -209,8 +217,8 @@ fn a_state_with_series() {
         0000000000000c000000000000000d000000000000000e0000000f0000000103
         0000000000000000000000000000000000000000000000000000000000000000
         0000000000000000000500000000000000030600000000000000010700000000
-        00000001060000000000000019000000000000001a000000000000000b000000
-        0000000019000000010000000000000002000000000000000900000000000000
+        0000000106000000000000001a000000000000001b000000000000000b000000
+        000000001a000000010000000000000002000000000000000900000000000000
         0a00000000000000010100000000000000020000000000000002000000000000
         00030000000000000009000000000000000a0000000000000002020000006131
         0200000000000000030000000000000004000000000000000900000000000000
@@ -246,8 +254,9 @@ fn a_state_with_series() {
         0000000000190000000000000009000000000000000a00000000000000180200
         00000100000000000000020000000000000019000000000000001a0000000000
         000009000000000000000a000000000000001902000000613102000000000000
-        0003000000010000000a00000000000000010200000000000000080000000000
-        0000c2050000"#]]
+        00030000001a000000000000001b0000000000000009000000000000000a0000
+        00000000001a0100000073010000000a00000000000000010200000000000000
+        0800000000000000e8050000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(SERIES, &encoded).unwrap(), state);
     assert!(decode_state(BALANCING, &earlier).is_err(), "a section of lanes that the layout lacks");

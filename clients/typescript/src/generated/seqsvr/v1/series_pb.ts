@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file seqsvr/v1/series.proto.
  */
 export const file_seqsvr_v1_series: GenFile = /*@__PURE__*/
-  fileDesc("ChZzZXFzdnIvdjEvc2VyaWVzLnByb3RvEglzZXFzdnIudjEifQoGU2VyaWVzEgwKBG5hbWUYASABKAkSHwoFc2hhcGUYAiABKAsyEC5zZXFzdnIudjEuU2hhcGUSHwoFbGFuZXMYAyABKAsyEC5zZXFzdnIudjEuTGFuZXMSEgoKY3JlYXRlZF9tcxgEIAEoBBIPCgdyZXRpcmVkGAUgASgIIoYBCgxTdG9yZWRTZXJpZXMSDAoEbmFtZRgBIAEoCRINCgVzaGFwZRgCIAEoDBIfCgVsYW5lcxgDIAEoCzIQLnNlcXN2ci52MS5MYW5lcxISCgpjcmVhdGVkX21zGAQgASgEEg8KB3JldGlyZWQYBSABKAgSEwoLaG9tZV9zZXRfaWQYBiABKAYicwoMTGF5b3V0V3JpdGVyEgwKBHRlcm0YASABKAQSEwoLZnJvbV9zZXRfaWQYAiABKAYSDgoGc2V0X2lkGAMgASgGEg8KB2NoYW5nZXMYBCABKA0SEAoIcmVzdG9yZXMYBSABKA0SDQoFdGFrZW4YBiABKAgiYwoFU2hhcGUSKgoHY291bnRlchgBIAEoCzIXLnNlcXN2ci52MS5Db3VudGVyU2hhcGVIABImCgV0aW1lZBgCIAEoCzIVLnNlcXN2ci52MS5UaW1lZFNoYXBlSABCBgoEa2luZCJBCgxDb3VudGVyU2hhcGUSDgoGb2Zmc2V0GAEgASgEEhEKCWluY3JlbWVudBgCIAEoBBIOCgZtYXhfaWQYAyABKAQingEKClRpbWVkU2hhcGUSEAoIZXBvY2hfbXMYASABKAQSDwoHdW5pdF9tcxgCIAEoDRIRCgl0aW1lX2JpdHMYAyABKA0SEQoJbGFuZV9iaXRzGAQgASgNEhAKCHNlcV9iaXRzGAUgASgNEg4KBnNwcmVhZBgGIAEoCBITCgtuYW1lZF9sYW5lcxgHIAEoCBIQCghhaGVhZF9tcxgIIAEoDSKGAQoFTGFuZXMSDQoFY291bnQYASABKA0SEwoLcGVyX3NlY3Rpb24YAiABKA0SDQoFc3RhcnQYAyABKAQSDgoGbWFyZ2luGAQgASgEEiMKBWNsb2NrGAUgASgLMhQuc2Vxc3ZyLnYxLlRpY2tDbG9jaxIVCg1maXJzdF9zZWN0aW9uGAYgASgNIlEKCVRpY2tDbG9jaxIQCghlcG9jaF9tcxgBIAEoBBIPCgd1bml0X21zGAIgASgNEhAKCHNlcV9iaXRzGAMgASgNEg8KB2xlYWRfbXMYBCABKA1iBnByb3RvMw");
+  fileDesc("ChZzZXFzdnIvdjEvc2VyaWVzLnByb3RvEglzZXFzdnIudjEifQoGU2VyaWVzEgwKBG5hbWUYASABKAkSHwoFc2hhcGUYAiABKAsyEC5zZXFzdnIudjEuU2hhcGUSHwoFbGFuZXMYAyABKAsyEC5zZXFzdnIudjEuTGFuZXMSEgoKY3JlYXRlZF9tcxgEIAEoBBIPCgdyZXRpcmVkGAUgASgIIoYBCgxTdG9yZWRTZXJpZXMSDAoEbmFtZRgBIAEoCRINCgVzaGFwZRgCIAEoDBIfCgVsYW5lcxgDIAEoCzIQLnNlcXN2ci52MS5MYW5lcxISCgpjcmVhdGVkX21zGAQgASgEEg8KB3JldGlyZWQYBSABKAgSEwoLaG9tZV9zZXRfaWQYBiABKAYicwoMTGF5b3V0V3JpdGVyEgwKBHRlcm0YASABKAQSEwoLZnJvbV9zZXRfaWQYAiABKAYSDgoGc2V0X2lkGAMgASgGEg8KB2NoYW5nZXMYBCABKA0SEAoIcmVzdG9yZXMYBSABKA0SDQoFdGFrZW4YBiABKAgiYwoFU2hhcGUSKgoHY291bnRlchgBIAEoCzIXLnNlcXN2ci52MS5Db3VudGVyU2hhcGVIABImCgV0aW1lZBgCIAEoCzIVLnNlcXN2ci52MS5UaW1lZFNoYXBlSABCBgoEa2luZCJBCgxDb3VudGVyU2hhcGUSDgoGb2Zmc2V0GAEgASgEEhEKCWluY3JlbWVudBgCIAEoBBIOCgZtYXhfaWQYAyABKAQingEKClRpbWVkU2hhcGUSEAoIZXBvY2hfbXMYASABKAQSDwoHdW5pdF9tcxgCIAEoDRIRCgl0aW1lX2JpdHMYAyABKA0SEQoJbGFuZV9iaXRzGAQgASgNEhAKCHNlcV9iaXRzGAUgASgNEg4KBnNwcmVhZBgGIAEoCBITCgtuYW1lZF9sYW5lcxgHIAEoCBIQCghhaGVhZF9tcxgIIAEoDSKoAQoFTGFuZXMSDQoFY291bnQYASABKA0SEwoLcGVyX3NlY3Rpb24YAiABKA0SDQoFc3RhcnQYAyABKAQSDgoGbWFyZ2luGAQgASgEEiMKBWNsb2NrGAUgASgLMhQuc2Vxc3ZyLnYxLlRpY2tDbG9jaxIVCg1maXJzdF9zZWN0aW9uGAYgASgNEiAKBGtleXMYByABKAsyEi5zZXFzdnIudjEuSGFzaGluZyInCgdIYXNoaW5nEg4KBmRpZ2VzdBgBIAEoBhIMCgRzZWVkGAIgASgMIlEKCVRpY2tDbG9jaxIQCghlcG9jaF9tcxgBIAEoBBIPCgd1bml0X21zGAIgASgNEhAKCHNlcV9iaXRzGAMgASgNEg8KB2xlYWRfbXMYBCABKA1iBnByb3RvMw");
 
 /**
  * A series. A name is used once: a series is never renamed or removed, and its shape and lanes never change.
@@ -364,6 +364,13 @@ export type Lanes = Message<"seqsvr.v1.Lanes"> & {
    * @generated from field: uint32 first_section = 6;
    */
   firstSection: number;
+
+  /**
+   * How the keys are hashed, if the lanes are the buckets of a keyspace; absent for the lanes of series.
+   *
+   * @generated from field: seqsvr.v1.Hashing keys = 7;
+   */
+  keys?: Hashing | undefined;
 };
 
 /**
@@ -372,6 +379,34 @@ export type Lanes = Message<"seqsvr.v1.Lanes"> & {
  */
 export const LanesSchema: GenMessage<Lanes> = /*@__PURE__*/
   messageDesc(file_seqsvr_v1_series, 6);
+
+/**
+ * How the keys of a keyspace are hashed.
+ *
+ * @generated from message seqsvr.v1.Hashing
+ */
+export type Hashing = Message<"seqsvr.v1.Hashing"> & {
+  /**
+   * The first 64 bits of SHA-256 of the seed, little endian.
+   *
+   * @generated from field: fixed64 digest = 1;
+   */
+  digest: bigint;
+
+  /**
+   * The seed, 16 bytes, in messages between the nodes of a cluster; empty in messages to clients, because it is secret.
+   *
+   * @generated from field: bytes seed = 2;
+   */
+  seed: Uint8Array;
+};
+
+/**
+ * Describes the message seqsvr.v1.Hashing.
+ * Use `create(HashingSchema)` to create a new message.
+ */
+export const HashingSchema: GenMessage<Hashing> = /*@__PURE__*/
+  messageDesc(file_seqsvr_v1_series, 7);
 
 /**
  * A clock in ticks: `time << seq_bits | sequence number`, where the time is in units since the epoch.
@@ -413,5 +448,5 @@ export type TickClock = Message<"seqsvr.v1.TickClock"> & {
  * Use `create(TickClockSchema)` to create a new message.
  */
 export const TickClockSchema: GenMessage<TickClock> = /*@__PURE__*/
-  messageDesc(file_seqsvr_v1_series, 7);
+  messageDesc(file_seqsvr_v1_series, 8);
 

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::layout::TickClock;
+use crate::seeded_tests::{PrintSeed, Random};
 
 const SEEDS: u64 = 100;
 const STEPS: u64 = 10_000;
@@ -18,33 +19,6 @@ const LANES: usize = 3;
 const HOUR: u64 = 3_600_000;
 /// The present time at the beginning of each world, years after the epoch of the clock.
 const START: u64 = 1_700_000_000_000;
-
-/// Xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
-
-/// Prints the seed of a world that fails.
-struct PrintSeed(u64);
-
-impl Drop for PrintSeed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::eprintln!("seed {}", self.0);
-        }
-    }
-}
 
 /// An ownership, and its twin.
 struct Owner {

@@ -9,6 +9,8 @@ use loom::thread;
 use seq_core::section::{Distance, SectionCopy, Window};
 use seq_core::{Advance, AdvanceLimit, Count, Section, Seq, SlotIndex, Step, Take, Target};
 
+mod keyed;
+
 const SLOT: SlotIndex = SlotIndex(0);
 
 /// Creates a section of one untouched uid.

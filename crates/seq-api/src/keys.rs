@@ -1,0 +1,75 @@
+//! Keyspaces of the cluster in the form that endpoints use, and items of requests for keys.
+
+use seq_core::keyspace::{Bucket, Hashing, KeyHash};
+use seq_core::layout::SectionRun;
+use seq_core::{Count, Epoch, SectionId};
+
+/// A keyspace of which a node has the buckets' routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyspace {
+    /// Name of the keyspace.
+    pub name: String,
+    /// Hashing of its keys.
+    pub hashing: Hashing,
+    /// The sections of its buckets.
+    pub buckets: SectionRun,
+}
+
+/// A key, by its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashedKey {
+    /// The section of the key's bucket.
+    pub section: SectionId,
+    /// The hash of the key.
+    pub hash: KeyHash,
+}
+
+/// One item of a request for keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyedItem {
+    /// The key.
+    pub key: HashedKey,
+    /// The number of seqs; ignored by reads.
+    pub count: Count,
+    /// Newest epoch of the bucket's section that the client has seen; 0 for none.
+    pub epoch: Epoch,
+}
+
+/// Items of a request for keys. All of them are of one keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyedItems {
+    /// Digest of the seed under which the keys are hashed. The owner of a bucket refuses hashes under another seed,
+    /// because a key with two hashes would have two counters.
+    pub digest: u64,
+    /// The items.
+    pub items: Vec<KeyedItem>,
+}
+
+impl Keyspace {
+    /// Returns the hash of a key and the section of its bucket; `None` while this node does not know the seed.
+    #[must_use]
+    pub fn locate(&self, key: &[u8]) -> Option<HashedKey> {
+        let seed = self.hashing.seed()?;
+        let section = SectionId(self.buckets.first.0 + u32::from(Bucket::of(key).index()));
+        Some(HashedKey { section, hash: seed.hash(key) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_core::keyspace::{BUCKETS, Seed};
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_located_by_nodes_that_know_the_seed() {
+        let seed = Seed::new([7; 16]);
+        let buckets = SectionRun { first: SectionId(10), sections: BUCKETS.into() };
+        let keyspace = Keyspace { name: "main".into(), hashing: Hashing::new(seed), buckets };
+        // The specification of Redis Cluster has this slot.
+        let located = HashedKey { section: SectionId(10 + 12_739), hash: seed.hash(b"123456789") };
+        assert_eq!(keyspace.locate(b"123456789"), Some(located));
+        let client = Keyspace { hashing: Hashing::of_digest(keyspace.hashing.digest()), ..keyspace };
+        assert_eq!(client.locate(b"123456789"), None);
+    }
+}

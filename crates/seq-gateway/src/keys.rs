@@ -1,0 +1,331 @@
+//! Handlers of requests to `KeyService` and `KeyOwnerService`. The node that receives a request computes the buckets
+//! and the hashes of its keys, so the keys themselves leave the node only in responses to its caller.
+
+use std::sync::Arc;
+
+use seq_api::keys::{HashedKey, KeyedItem, KeyedItems, Keyspace};
+use seq_api::service::{Allocation, Call, Current, Item, SequenceService};
+use seq_core::keyspace::KeyHash;
+use seq_core::{Count, Epoch, Refusal, RouteVersion, SectionId, Target, Uid, limits};
+use seq_proto::convert;
+use seq_proto::v1;
+use seq_tenant::Caller;
+
+use crate::handlers::{Handlers, RequestContext, exactness};
+
+mod refusal;
+
+pub(crate) use refusal::KeyRefusal;
+
+/// A key of a request: its text, or its bytes.
+type Key<'a> = &'a [u8];
+
+impl<F: SequenceService> Handlers<F> {
+    pub(crate) async fn next_key(
+        &self,
+        context: RequestContext,
+        request: v1::NextKeyRequest,
+    ) -> Result<v1::NextResponse, KeyRefusal> {
+        let call = context.call(0)?;
+        let _sample = self.latency.sample(call.via);
+        let key = one_key(&request.key, &request.raw_key)?;
+        let keyspace = self.admitted(&context.caller, &request.keyspace)?;
+        let count = convert::count(request.count)?;
+        let mut admitted = [Ok(admitted_item(count))];
+        context.caller.admit_counts(&mut admitted);
+        let [admitted] = admitted;
+        let items = items(&keyspace, [(key, admitted?.count, Epoch(request.epoch))])?;
+        let allocation =
+            one(self.service.next_keys(call, items).await).map_err(|refusal| KeyRefusal::of(refusal, key))?;
+        Ok(v1::NextResponse {
+            value: allocation.value.0,
+            prev: allocation.prev.0,
+            epoch: allocation.epoch.0,
+            routes: self.newer_routes(request.route_version),
+            lost: Some(allocation.lost).filter(|lost| *lost > 0),
+        })
+    }
+
+    pub(crate) async fn next_keys(
+        &self,
+        context: RequestContext,
+        request: v1::NextKeysRequest,
+    ) -> Result<v1::NextManyResponse, KeyRefusal> {
+        let call = context.call(0)?;
+        let _sample = self.latency.sample(call.via);
+        let v1::NextKeysRequest { keyspace, keys, raw_keys, counts, route_version, known_epochs } = &request;
+        let keys = many_keys(keys, raw_keys)?;
+        let lists = convert::items(keys.len(), counts, known_epochs)?;
+        context.memory.add_items(keys.len())?;
+        let keyspace = self.admitted(&context.caller, keyspace)?;
+        let mut admitted: Vec<_> = lists.map(|(count, _)| count.map(admitted_item)).collect();
+        context.caller.admit_counts(&mut admitted);
+        let epoch = |index: usize| Epoch(known_epochs.get(index).copied().unwrap_or(0));
+        let taken = admitted.iter().enumerate().filter_map(|(index, item)| Some((index, item.ok()?.count)));
+        let taken: Vec<_> = taken.map(|(index, count)| (keys[index], count, epoch(index))).collect();
+        let mut results = match taken.is_empty() {
+            true => Vec::new(),
+            false => self.service.next_keys(call, items(&keyspace, taken)?).await,
+        }
+        .into_iter();
+        let results = admitted.into_iter().map(|item| match item {
+            Ok(_) => results.next().expect("a result for each admitted item"),
+            Err(refusal) => Err(refusal),
+        });
+        let mut response =
+            v1::NextManyResponse { routes: self.newer_routes(*route_version), ..v1::NextManyResponse::default() };
+        for (index, (result, key)) in (0..).zip(results.zip(keys)) {
+            push_allocation(&mut response, index, result, |index, refusal| {
+                KeyRefusal::of(refusal, key).item(index, context.deadline)
+            });
+        }
+        Ok(response)
+    }
+
+    pub(crate) async fn current_key(
+        &self,
+        context: RequestContext,
+        request: v1::CurrentKeyRequest,
+    ) -> Result<v1::CurrentResponse, KeyRefusal> {
+        let call = context.call(0)?;
+        let _sample = self.latency.sample(call.via);
+        let key = one_key(&request.key, &request.raw_key)?;
+        let keyspace = self.admitted(&context.caller, &request.keyspace)?;
+        let items = items(&keyspace, [(key, Count::ONE, Epoch(request.epoch))])?;
+        let current =
+            one(self.service.current_keys(call, items).await).map_err(|refusal| KeyRefusal::of(refusal, key))?;
+        Ok(v1::CurrentResponse {
+            value: current.reading.value.0,
+            exactness: exactness(current.reading.exact).into(),
+            epoch: current.epoch.0,
+            routes: self.newer_routes(request.route_version),
+        })
+    }
+
+    pub(crate) async fn current_keys(
+        &self,
+        context: RequestContext,
+        request: v1::CurrentKeysRequest,
+    ) -> Result<v1::CurrentManyResponse, KeyRefusal> {
+        let call = context.call(0)?;
+        let _sample = self.latency.sample(call.via);
+        let v1::CurrentKeysRequest { keyspace, keys, raw_keys, route_version, known_epochs } = &request;
+        let keys = many_keys(keys, raw_keys)?;
+        let lists = convert::items(keys.len(), &[], known_epochs)?;
+        context.memory.add_items(keys.len())?;
+        let keyspace = self.admitted(&context.caller, keyspace)?;
+        let read = keys.iter().zip(lists).map(|(key, (_, epoch))| (*key, Count::ONE, epoch));
+        let results = self.service.current_keys(call, items(&keyspace, read)?).await;
+        let mut response =
+            v1::CurrentManyResponse { routes: self.newer_routes(*route_version), ..v1::CurrentManyResponse::default() };
+        for (index, (result, key)) in (0..).zip(results.into_iter().zip(keys)) {
+            push_current(&mut response, index, result, |index, refusal| {
+                KeyRefusal::of(refusal, key).item(index, context.deadline)
+            });
+        }
+        Ok(response)
+    }
+
+    pub(crate) async fn advance_key(
+        &self,
+        context: RequestContext,
+        request: v1::AdvanceKeyRequest,
+    ) -> Result<v1::AdvanceResponse, KeyRefusal> {
+        let call = context.call(0)?;
+        let _sample = self.latency.sample(call.via);
+        let key = one_key(&request.key, &request.raw_key)?;
+        let to = convert::to(request.to, 0)?;
+        let keyspace = self.admitted(&context.caller, &request.keyspace)?;
+        let items = items(&keyspace, [(key, Count::ONE, Epoch(request.epoch))])?;
+        let refused = |refusal| KeyRefusal::of(refusal, key);
+        if context.caller.is_limited() {
+            // Numbers only grow. If numbers are allocated after this read, the real distance is smaller.
+            let current = one(self.service.current_keys(call, items.clone()).await).map_err(refused)?;
+            context.caller.admit_distance(current.reading.value, to.seq())?;
+        }
+        let epoch = one(self.service.advance_keys(call, items, to).await).map_err(refused)?;
+        Ok(v1::AdvanceResponse { epoch: epoch.0, routes: self.newer_routes(request.route_version) })
+    }
+
+    /// Counts a request under the quota of its caller's tenant, and returns the keyspace with this name.
+    ///
+    /// # Errors
+    /// The refusal of a request that exceeds the caller's rate, [`KeyRefusal::OtherTenantsKey`],
+    /// [`KeyRefusal::UnknownKeyspace`], or [`KeyRefusal::NoRoutes`] if this node has no routes yet and therefore knows
+    /// no keyspace.
+    fn admitted(&self, caller: &Caller, name: &str) -> Result<Arc<Keyspace>, KeyRefusal> {
+        caller.admit_read()?;
+        if !caller.admit_keys() {
+            return Err(KeyRefusal::OtherTenantsKey);
+        }
+        self.service.keyspace(name).ok_or_else(|| match self.service.route_version() {
+            RouteVersion(0) => KeyRefusal::NoRoutes { keyspace: refusal::excerpt(name) },
+            _ => KeyRefusal::UnknownKeyspace { keyspace: refusal::excerpt(name) },
+        })
+    }
+
+    pub(crate) async fn next_hashed(
+        &self,
+        context: RequestContext,
+        request: v1::HashedKeysRequest,
+    ) -> Result<v1::NextManyResponse, KeyRefusal> {
+        let (call, items) = hashed(&context, &request)?;
+        let _sample = self.latency.sample(call.via);
+        let mut response = v1::NextManyResponse::default();
+        for (index, result) in (0..).zip(self.service.next_keys(call, items).await) {
+            push_allocation(&mut response, index, result, |index, refusal| context.deadline.item(index, &refusal));
+        }
+        Ok(response)
+    }
+
+    pub(crate) async fn current_hashed(
+        &self,
+        context: RequestContext,
+        request: v1::HashedKeysRequest,
+    ) -> Result<v1::CurrentManyResponse, KeyRefusal> {
+        let (call, items) = hashed(&context, &request)?;
+        let _sample = self.latency.sample(call.via);
+        let mut response = v1::CurrentManyResponse::default();
+        for (index, result) in (0..).zip(self.service.current_keys(call, items).await) {
+            push_current(&mut response, index, result, |index, refusal| context.deadline.item(index, &refusal));
+        }
+        Ok(response)
+    }
+
+    pub(crate) async fn advance_hashed(
+        &self,
+        context: RequestContext,
+        request: v1::AdvanceHashedRequest,
+    ) -> Result<v1::AdvanceResponse, KeyRefusal> {
+        let (call, items) = hashed(&context, &request.key.unwrap_or_default())?;
+        if items.items.len() != 1 {
+            return Err(KeyRefusal::Malformed("a request advances one key".to_owned()));
+        }
+        let _sample = self.latency.sample(call.via);
+        let to = Target::new(request.to)?;
+        let epoch = one(self.service.advance_keys(call, items, to).await)?;
+        Ok(v1::AdvanceResponse { epoch: epoch.0, routes: None })
+    }
+}
+
+/// Decodes the keys that another node has forwarded.
+fn hashed(context: &RequestContext, request: &v1::HashedKeysRequest) -> Result<(Call, KeyedItems), KeyRefusal> {
+    let v1::HashedKeysRequest { digest, sections, hashes, counts, known_epochs, hops } = request;
+    if *hops == 0 {
+        return Err(KeyRefusal::Malformed("hashes of keys come from nodes, which state their hops".to_owned()));
+    }
+    let call = context.call(*hops)?;
+    let (hashes, cut) = hashes.as_chunks::<16>();
+    if hashes.len() != sections.len() || !cut.is_empty() {
+        let text = format!("{} sections and {} whole hashes", sections.len(), hashes.len());
+        return Err(KeyRefusal::Malformed(text));
+    }
+    let lists = convert::items(sections.len(), counts, known_epochs)?;
+    context.memory.add_items(sections.len())?;
+    let mut items = Vec::with_capacity(sections.len());
+    for ((section, hash), (count, epoch)) in sections.iter().zip(hashes).zip(lists) {
+        let hash = KeyHash::from_bytes(*hash);
+        let hash = hash.ok_or_else(|| KeyRefusal::Malformed("no key has one of the hashes".to_owned()))?;
+        items.push(KeyedItem { key: HashedKey { section: SectionId(*section), hash }, count: count?, epoch });
+    }
+    Ok((call, KeyedItems { digest: *digest, items }))
+}
+
+/// Returns the item that the quotas of tenants check. They check only its count.
+fn admitted_item(count: Count) -> Item {
+    Item { uid: Uid(0), count, epoch: Epoch(0) }
+}
+
+/// Returns the key of a request.
+///
+/// # Errors
+/// [`KeyRefusal::KeySize`], or [`KeyRefusal::Malformed`] if the request has a text and bytes.
+fn one_key<'a>(key: &'a str, raw_key: &'a [u8]) -> Result<Key<'a>, KeyRefusal> {
+    match (key.as_bytes(), raw_key) {
+        (key, []) | ([], key) => checked(key),
+        _ => Err(KeyRefusal::Malformed("send the key as `key` or as `raw_key`, not as both".to_owned())),
+    }
+}
+
+/// Returns the keys of a request.
+///
+/// # Errors
+/// As [`one_key`], for any of them.
+fn many_keys<'a>(keys: &'a [String], raw_keys: &'a [Vec<u8>]) -> Result<Vec<Key<'a>>, KeyRefusal> {
+    match (keys, raw_keys) {
+        (keys, []) => keys.iter().map(|key| checked(key.as_bytes())).collect(),
+        ([], keys) => keys.iter().map(|key| checked(key)).collect(),
+        _ => Err(KeyRefusal::Malformed("send the keys as `keys` or as `raw_keys`, not as both".to_owned())),
+    }
+}
+
+fn checked(key: &[u8]) -> Result<Key<'_>, KeyRefusal> {
+    match key.len() {
+        1..=limits::MAX_KEY_BYTES => Ok(key),
+        bytes => Err(KeyRefusal::KeySize { bytes }),
+    }
+}
+
+/// Hashes the keys of a request.
+///
+/// # Errors
+/// [`Refusal::Unserved`] while this node does not know the seed of the keyspace.
+fn items<'a>(
+    keyspace: &Keyspace,
+    keys: impl IntoIterator<Item = (Key<'a>, Count, Epoch)>,
+) -> Result<KeyedItems, KeyRefusal> {
+    let unserved = Refusal::Unserved { section: keyspace.buckets.first };
+    let item = |(key, count, epoch)| Some(KeyedItem { key: keyspace.locate(key)?, count, epoch });
+    let items = keys.into_iter().map(item).collect::<Option<Vec<_>>>().ok_or(unserved)?;
+    Ok(KeyedItems { digest: keyspace.hashing.digest(), items })
+}
+
+/// Returns the only result.
+fn one<T>(results: Vec<T>) -> T {
+    results.into_iter().next().expect("one result for one item")
+}
+
+/// Adds the result of an item to a response. `refused` encodes a refusal of the item at an index.
+fn push_allocation(
+    response: &mut v1::NextManyResponse,
+    index: u32,
+    result: Result<Allocation, Refusal>,
+    refused: impl FnOnce(u32, Refusal) -> v1::ItemError,
+) {
+    let (value, prev, epoch) = match result {
+        Ok(Allocation { value, prev, epoch, lost }) => {
+            if lost > 0 {
+                let all = response.lost.get_or_insert_default();
+                all.indexes.push(index);
+                all.attempts.push(lost);
+            }
+            (value.0, prev.0, epoch.0)
+        }
+        Err(refusal) => {
+            response.errors.push(refused(index, refusal));
+            (0, 0, 0)
+        }
+    };
+    response.values.push(value);
+    response.prevs.push(prev);
+    response.epochs.push(epoch);
+}
+
+/// Adds the result of an item to a response, as [`push_allocation`] does.
+fn push_current(
+    response: &mut v1::CurrentManyResponse,
+    index: u32,
+    result: Result<Current, Refusal>,
+    refused: impl FnOnce(u32, Refusal) -> v1::ItemError,
+) {
+    let (value, exactness, epoch) = match result {
+        Ok(Current { reading, epoch }) => (reading.value.0, exactness(reading.exact), epoch.0),
+        Err(refusal) => {
+            response.errors.push(refused(index, refusal));
+            (0, v1::Exactness::Unspecified, 0)
+        }
+    };
+    response.values.push(value);
+    response.exactness.push(exactness.into());
+    response.epochs.push(epoch);
+}
