@@ -152,7 +152,7 @@ impl World {
         };
         let now = self.stores[set].state.node(node).filter(|now| now.incarnation == incarnation);
         let old = before.nodes.get(node.0 as usize - 1);
-        if !now.zip(old).is_some_and(|(now, old)| now.liveness > old.liveness) {
+        if now.zip(old).is_none_or(|(now, old)| now.liveness <= old.liveness) {
             let text = format!("node {node} of set {set}: {command:?}");
             self.check.broken(self.now, "what extends a lease is a sign of life", text);
         }
