@@ -34,7 +34,7 @@ use crate::raise_queue::RaiseInbox;
 use crate::shared::{HandoverState, PendingCalls, Reachability, Registration, Shared};
 use crate::store_link::StoreLink;
 use crate::work::{Advance, AdvanceKeys, Read, ReadKeys, Take, TakeInLane, TakeOfKeys, Work};
-use crate::{activity_loop, control_loop, loss_report, metrics_loop};
+use crate::{activity_loop, control_loop, eviction, loss_report, metrics_loop};
 
 /// Handle of an AllocSvr. All clones of a handle refer to the same AllocSvr. Its methods may be called on any thread
 /// and in any runtime.
@@ -132,6 +132,7 @@ impl Allocator {
             probe_loop(shared.other_sets.clone(), shared.config.layout.clone(), group.token()),
         );
         group.spawn("metrics loop", Kind::Disposable, metrics_loop::run(shared.clone()));
+        group.spawn("eviction of keys", Kind::Disposable, eviction::run(shared.clone()));
         group.spawn("activity reader", Kind::Disposable, activity_loop::run(shared.clone()));
         Ok(Allocator { shared, link, arrivals: None })
     }

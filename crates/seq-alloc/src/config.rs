@@ -12,6 +12,8 @@ use seq_core::store_calls::DEFAULT_ATTEMPT_TIMEOUT;
 use seq_core::{AdvanceLimit, Layout, limits};
 use seq_kit::config::durations;
 
+use crate::eviction::MIN_IDLE;
+
 /// Configuration of one AllocSvr.
 #[derive(Clone, Debug)]
 pub struct AllocConfig {
@@ -104,6 +106,11 @@ seq_kit::options! {
         /// without a counter are refused (KEYS_EXHAUSTED), and keys with one are served. Counters that are handed over
         /// to the node are accepted above it.
         pub max_keys: u64,
+        /// Time for which no call has used the counter of a key before the counter may be evicted. Counters are evicted
+        /// while the node has room for more than 90 % of max_keys, or a bucket has more than 90 % of the keys that a
+        /// bucket may have. An evicted key skips numbers up to the highest number of the evicted keys of its bucket.
+        #[serde(rename = "key_idle_ms", with = "durations::ms")]
+        pub key_idle: Duration,
     }
 }
 
@@ -141,6 +148,7 @@ impl AllocOptions {
         connections: 2,
         max_advance: AdvanceLimit(limits::DEFAULT_MAX_ADVANCE),
         max_keys: 10_000_000,
+        key_idle: Duration::from_secs(600),
     };
 
     /// Returns the terms of the lease. The value of `wait` in them is a placeholder, because only the store knows how
@@ -187,6 +195,9 @@ impl AllocOptions {
         if self.retry_min > self.retry_max {
             return Err(OptionsError::ReversedRetry { min: self.retry_min, max: self.retry_max });
         }
+        if self.key_idle < MIN_IDLE {
+            return Err(OptionsError::ShortIdle { idle: self.key_idle });
+        }
         let counts = [
             ("raise_batch", self.raise_batch, limits::MAX_RAISES),
             ("raises_in_flight", self.raises_in_flight, MAX_RAISES_IN_FLIGHT),
@@ -207,6 +218,12 @@ pub enum OptionsError {
     Zero {
         /// The key.
         key: &'static str,
+    },
+    /// Time after which counters of keys are evicted that is so short that eviction takes much of a core.
+    #[error("key_idle {idle:?} is below {MIN_IDLE:?}: buckets would be copied all the time")]
+    ShortIdle {
+        /// `key_idle`.
+        idle: Duration,
     },
     /// Broken relation between the terms of the lease.
     #[error(transparent)]

@@ -20,6 +20,7 @@ use seq_proto::reason::code_name;
 use tonic::Code;
 
 use crate::fault_metrics::FaultMetrics;
+use crate::key_metrics::KeyMetrics;
 use crate::lane_metrics::LaneMetrics;
 
 /// Number of shards of counters. It is larger than the number of cores of usual machines. If there are more threads
@@ -61,6 +62,7 @@ pub(crate) struct Counters {
     clamped: Count,
     pub(crate) lanes: LaneMetrics,
     pub(crate) faults: FaultMetrics,
+    pub(crate) keys: KeyMetrics,
     raise_seconds: Histogram,
     raise_sections: Histogram,
     raise_distance: Histogram,
@@ -165,6 +167,7 @@ impl Counters {
         Counters {
             lanes: LaneMetrics::new(&set, &node),
             faults: FaultMetrics::new(&set, &node),
+            keys: KeyMetrics::new(&set, &node),
             handovers: handovers.map(Count::new),
             handover_seconds: histogram!(names::HANDOVER_PAUSE_SECONDS, "set" => set.clone()),
             copies_lost: Count::new(counter!(names::HANDOVER_COPIES_LOST_TOTAL, "set" => set.clone())),

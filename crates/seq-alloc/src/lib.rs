@@ -13,6 +13,7 @@
 //!   up.
 //! * `activity` keeps figures and a history of each section. `activity_loop` slowly reads the slots from which they are
 //!   computed.
+//! * `keys` serves calls for keys, and `eviction` bounds the memory of their counters.
 //! * `death_report` reports the death of an AllocSvr process for the parent of the process.
 //! * `halt` holds the cause for which a process permanently stopped serving.
 //! * `shared` has the state that all tasks share, grouped by subject.
@@ -32,6 +33,7 @@ mod config;
 mod control_loop;
 mod counters;
 mod death_report;
+mod eviction;
 mod fault_metrics;
 mod forward;
 mod halt;
@@ -39,6 +41,7 @@ mod handover;
 mod handover_calls;
 mod handover_service;
 mod handover_spans;
+mod key_metrics;
 mod keys;
 mod lane_metrics;
 mod lanes;

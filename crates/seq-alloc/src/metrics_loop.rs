@@ -35,6 +35,7 @@ impl Shared {
         // Ceilings in ticks are left out, because callers regard them as times and not as numbers.
         let ceilings = owned.iter().filter(|owned| !owned.is_in_ticks()).map(|owned| owned.ceiling());
         self.counters.publish_ceiling(ceilings.max().unwrap_or(Seq::ZERO));
+        self.counters.keys.publish(&owned, self.ownership.key_room(), self.config.options.max_keys);
         self.publish_lanes(now);
     }
 

@@ -167,6 +167,17 @@ catalogue! {
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
     /// Memory that holds counters of touched pages.
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
+    /// Keys of keyspaces that have a counter at a node.
+    KEYS = "seqsvr_keys", Gauge, Count, ["set", "node"];
+    /// Memory that holds counters of keys.
+    KEY_BYTES = "seqsvr_key_bytes", Gauge, Bytes, ["set", "node"];
+    /// Keys for whose counters the buckets of a node have room.
+    KEY_ROOM = "seqsvr_key_room", Gauge, Count, ["set", "node"];
+    /// Limit on the keys for which the buckets of a node have room (setting alloc.max_keys).
+    KEYS_MAX = "seqsvr_keys_max", Gauge, Count, ["set", "node"];
+    /// Counters of keys that were evicted because they were not used for long and the node or their bucket had room for
+    /// few further keys. An evicted key skips numbers.
+    KEYS_EVICTED_TOTAL = "seqsvr_keys_evicted_total", Counter, Count, ["set", "node"];
     /// 1 on the Raft leader of a set's store, 0 on the other members.
     RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
     /// 1 while a member is the leader and a majority acknowledged it recently, or while it receives messages of a

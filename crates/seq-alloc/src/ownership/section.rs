@@ -232,16 +232,16 @@ impl OwnedSection {
         copy
     }
 
-    /// Freezes a bucket, and returns one with the same counters and room for half as many keys again; `None` if the
-    /// section is no bucket. The numbers of the returned bucket are recorded from the time `now`, in nanoseconds of the
-    /// boot clock.
-    pub(super) fn grown(&self, room: &KeyRoom, now: u64) -> Option<Arc<OwnedSection>> {
-        let Rebuilt { section, sum, .. } = self.numbers.keys()?.rebuild(Keep::All);
+    /// Freezes a bucket, and returns one with the counters that stay and room for half as many keys again, and the
+    /// number of evicted counters; `None` if the section is no bucket. The numbers of the returned bucket are recorded
+    /// from the time `now`, in nanoseconds of the boot clock.
+    pub(super) fn rebuilt(&self, keep: Keep, room: &KeyRoom, now: u64) -> Option<(Arc<OwnedSection>, usize)> {
+        let Rebuilt { section, sum, evicted } = self.numbers.keys()?.rebuild(keep);
         self.final_sum.get_or_init(|| sum);
         let OwnedSection { id, epoch, clock, began, start, .. } = *self;
         let (changed, final_sum, numbers) = (Notify::new(), OnceLock::new(), Numbers::of_keys(section, room));
-        let grown = OwnedSection { id, epoch, changed, clock, began, start, recorded_from: now, final_sum, numbers };
-        Some(Arc::new(grown))
+        let rebuilt = OwnedSection { id, epoch, changed, clock, began, start, recorded_from: now, final_sum, numbers };
+        Some((Arc::new(rebuilt), evicted))
     }
 
     /// Returns the final sum of all slots if the section was frozen; otherwise `None`.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use futures::future::{join, join_all};
 use seq_alloc::AllocOptions;
@@ -221,6 +222,35 @@ async fn at_the_limit_new_keys_are_refused_and_keys_with_a_counter_served() {
         assert_eq!(next(&one, &keyspace, key).await, given(2, taken.value.0, 1));
         assert_eq!(next(&one, &keyspace, key).await, given(3, 2, 1));
     }
+}
+
+/// The counter of a key that is used all the time stays exact while others make room.
+#[tokio::test]
+async fn unused_counters_are_evicted_for_keys_that_get_no_room() {
+    let options = AllocOptions { max_keys: 20, key_idle: Duration::from_secs(1), ..quick() };
+    let (_world, one, _two, keyspace) = start_with("test", options).await;
+    let keys = keys(3, 0..HALF);
+    let [hot, cold, new] = [&keys[0], &keys[1], &keys[2]];
+    for number in 1..=5 {
+        assert_eq!(next(&one, &keyspace, cold).await, given(number, number - 1, 1));
+    }
+    let mut last = 0;
+    let began = Instant::now();
+    let served = loop {
+        assert!(began.elapsed() < PATIENCE, "the new key is refused forever");
+        assert_eq!(next(&one, &keyspace, hot).await, given(last + 1, last, 1));
+        last += 1;
+        match next_in(&one, call(), &keyspace, new).await {
+            Ok(taken) => break taken,
+            Err(refusal) => assert!(matches!(refusal, Refusal::KeysExhausted { .. }), "{refusal}"),
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((served.value, served.prev), (Seq(1), Seq(0)));
+    assert_eq!(current(&one, &keyspace, hot).await, (last, true));
+    let evicted = current(&one, &keyspace, cold).await;
+    assert_eq!(evicted, (5, false), "the floor is the number of the evicted key");
+    assert_eq!(next(&one, &keyspace, hot).await, given(last + 1, last, 1));
 }
 
 /// A request with hashes under another seed is refused, as it would give a key a second counter.

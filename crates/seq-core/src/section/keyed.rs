@@ -159,8 +159,8 @@ impl KeyedSection {
     }
 
     /// Freezes this section, and creates a section that continues it under the same ownership and the present ceiling.
-    /// The counters that stay get a table in which half as many again have room. If counters are dropped, the floor
-    /// rises to the highest of their numbers.
+    /// The counters that stay get a table in which half as many again have room; after an eviction of all counters, the
+    /// section has no room. If counters are dropped, the floor rises to the highest of their numbers.
     ///
     /// Calls that find this section frozen are retried with the next section. A raise that was requested for this
     /// section is not requested for the next section until a call needs it.
@@ -177,7 +177,9 @@ impl KeyedSection {
             });
         }
         let (begun, evicted) = (sum_of(&counters), all - counters.len());
-        let slots = Keyed::with(counters.into_iter(), start);
+        // A bucket grows because a key needs room. A bucket of which nothing is left after an eviction needs none.
+        let is_empty = keep == Keep::Recent && counters.is_empty();
+        let slots = if is_empty { Keyed::empty(start) } else { Keyed::with(counters.into_iter(), start) };
         let section = Section::new(slots, self.base, self.ceiling(), self.step());
         Rebuilt { section: Section { begun, ..section.up_to(self.last) }, evicted, sum }
     }

@@ -147,6 +147,8 @@ fn the_floor_never_falls() {
     let section = section(0, 1_000);
     assert_eq!(section.take(key("a"), count(9)), given(9, 0));
     let section = section.rebuild(Keep::Recent).section.rebuild(Keep::Recent).section;
+    assert_eq!((section.room(), section.take(key("b"), count(1))), (0, Err(Full)), "nothing is left");
+    let section = section.rebuild(Keep::All).section;
     assert_eq!(advance(&section, "b", 10), done(1));
     let section = section.rebuild(Keep::Recent).section.rebuild(Keep::Recent).section;
     assert_eq!(section.floor(), Seq(10));
