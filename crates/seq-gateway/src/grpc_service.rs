@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures::stream::{BoxStream, StreamExt};
 use seq_api::service::{SequenceService, Via};
 use seq_proto::v1;
 use tonic::metadata::MetadataValue;
@@ -124,6 +125,17 @@ impl<F: SequenceService> v1::key_service_server::KeyService for Service<F> {
 
     async fn next_many(&self, request: Request<v1::NextKeysRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
         handle(&self.0, request, |context, request| self.0.next_keys(context, request)).await
+    }
+
+    type NextStreamStream = BoxStream<'static, Result<v1::NextStreamResponse, Status>>;
+
+    async fn next_stream(
+        &self,
+        request: Request<Streaming<v1::NextKeysMessage>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        let memory = memory(&request);
+        let session = self.0.session(request.extensions().get(), authorization(&request))?;
+        Ok(Response::new(self.0.clone().key_stream(session, memory, request.into_inner()).boxed()))
     }
 
     async fn current(&self, request: Request<v1::CurrentKeyRequest>) -> Result<Response<v1::CurrentResponse>, Status> {

@@ -14,6 +14,7 @@ use seq_tenant::Caller;
 use crate::handlers::{Handlers, RequestContext, exactness};
 
 mod refusal;
+mod stream;
 
 pub(crate) use refusal::KeyRefusal;
 

@@ -79,7 +79,7 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         service: "seqsvr.v1.KeyService",
-        methods: &["Next", "NextMany", "Current", "CurrentMany", "Advance"],
+        methods: &["Next", "NextMany", "NextStream", "Current", "CurrentMany", "Advance"],
         allowed: CALLERS,
     },
     // Only nodes send hashes of keys, because a caller that chose a hash could use the counter of any key.

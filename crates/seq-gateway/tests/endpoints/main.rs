@@ -9,6 +9,7 @@ mod id_json;
 mod id_tenants;
 mod id_text;
 mod json;
+mod key_stream;
 mod key_tenants;
 mod late;
 mod memory;

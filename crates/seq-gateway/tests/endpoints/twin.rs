@@ -34,7 +34,7 @@ pub(crate) const UIDS: u64 = 1_000;
 #[derive(Clone, Default)]
 pub(crate) struct Twin {
     inner: Arc<Mutex<Inner>>,
-    /// The uids whose requests wait.
+    /// The uids whose requests wait, and the sections of keys whose requests wait.
     held: watch::Sender<BTreeSet<u64>>,
     /// Whether the node is ready.
     pub(crate) ready: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ impl Twin {
         self.inner.lock().routes = RouteTable::from_whole(&update);
     }
 
-    /// Lets the requests for exactly these uids wait.
+    /// Lets the requests for exactly these uids, and for the keys of exactly these sections, wait.
     pub(crate) fn hold(&self, uids: &[u64]) {
         self.held.send_replace(uids.iter().copied().collect());
     }
@@ -231,6 +231,8 @@ impl SequenceService for Twin {
     }
 
     async fn next_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Allocation, Refusal>> {
+        let is_held = |held: &BTreeSet<u64>| items.items.iter().any(|item| held.contains(&item.key.section.0.into()));
+        self.held.subscribe().wait_for(|held| !is_held(held)).await.unwrap();
         let mut inner = self.inner.lock();
         inner.calls.push(call);
         let mut take = |hash, count: u64| {

@@ -12285,6 +12285,19 @@ pub struct NextKeysRequest {
     #[prost(uint64, repeated, tag = "6")]
     pub known_epochs: ::prost::alloc::vec::Vec<u64>,
 }
+/// One message of a stream.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NextKeysMessage {
+    /// Any number, chosen by the caller, to match responses to messages.
+    #[prost(uint64, tag = "1")]
+    pub tag: u64,
+    /// The request.
+    #[prost(message, optional, tag = "2")]
+    pub request: ::core::option::Option<NextKeysRequest>,
+    /// The caller's timeout in milliseconds, up to 10,000; 0: 4,000.
+    #[prost(uint32, tag = "3")]
+    pub timeout_ms: u32,
+}
 /// Requests the last number of one key.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CurrentKeyRequest {
@@ -12561,6 +12574,34 @@ pub mod key_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.KeyService", "NextMany"));
             self.inner.unary(req, path, codec).await
         }
+        /// Works like `NextMany`, for a stream of messages. Each message gets one response, in any order, as soon as all of its
+        /// items are done. Up to 512 messages of a stream are pending at a time; further ones wait to be read. A node that
+        /// shuts down responds to the messages that it has read and ends the stream with OK: messages without a response moved
+        /// nothing.
+        pub async fn next_stream(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::NextKeysMessage>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::NextStreamResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.KeyService/NextStream",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.KeyService", "NextStream"));
+            self.inner.streaming(req, path, codec).await
+        }
         /// Reads the last allocated number of one key. Moves nothing. The number of a key whose counter the owner does not
         /// have is an upper bound.
         pub async fn current(
@@ -12667,6 +12708,20 @@ pub mod key_service_server {
             tonic::Response<super::NextManyResponse>,
             tonic::Status,
         >;
+        /// Server streaming response type for the NextStream method.
+        type NextStreamStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::NextStreamResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Works like `NextMany`, for a stream of messages. Each message gets one response, in any order, as soon as all of its
+        /// items are done. Up to 512 messages of a stream are pending at a time; further ones wait to be read. A node that
+        /// shuts down responds to the messages that it has read and ends the stream with OK: messages without a response moved
+        /// nothing.
+        async fn next_stream(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::NextKeysMessage>>,
+        ) -> std::result::Result<tonic::Response<Self::NextStreamStream>, tonic::Status>;
         /// Reads the last allocated number of one key. Moves nothing. The number of a key whose counter the owner does not
         /// have is an upper bound.
         async fn current(
@@ -12851,6 +12906,54 @@ pub mod key_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.KeyService/NextStream" => {
+                    #[allow(non_camel_case_types)]
+                    struct NextStreamSvc<T: KeyService>(pub Arc<T>);
+                    impl<
+                        T: KeyService,
+                    > tonic::server::StreamingService<super::NextKeysMessage>
+                    for NextStreamSvc<T> {
+                        type Response = super::NextStreamResponse;
+                        type ResponseStream = T::NextStreamStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::NextKeysMessage>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as KeyService>::next_stream(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NextStreamSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
