@@ -58,6 +58,10 @@ chaos-crashes TRIALS="100":
 conformance *SDKS="present":
     CONFORMANCE=${CONFORMANCE:-all} CONFORMANCE_SDK="{{SDKS}}" cargo test --workspace --test conformance
 
+# Builds the documents as a book, target/book/html, and checks its links. Needs mdbook and lychee.
+book:
+    cargo xtask book
+
 # Checks dependencies against the database of advisories, which it fetches.
 advisories:
     cargo deny --locked check advisories

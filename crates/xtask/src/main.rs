@@ -5,6 +5,7 @@
 //! writes the code of the protos, and `dist`, which builds the packages.
 
 mod alerts;
+mod book;
 mod check;
 mod dist;
 mod fuzz;
@@ -35,6 +36,8 @@ struct Args {
 enum Task {
     /// Runs all checks that must pass before a change lands: format, lints, docs, tests, and the checks below.
     Check(check::CheckArgs),
+    /// Builds the documents as a book below the target directory, and checks its links. Needs mdbook and lychee.
+    Book,
     /// Builds the packages: tar.gz, .deb, container image, a list of the binary's components, and checksums.
     Dist(dist::DistArgs),
     /// Writes the list of the binary's components, in the CycloneDX format.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().task {
         Task::Check(args) => check::run(&root, &args),
         Task::Tidy => tidy::run(&root),
+        Task::Book => book::run(&root),
         Task::Dist(args) => dist::run(&root, &args),
         Task::Sbom(args) => dist::sbom::run(&root, &args),
         Task::Fuzz(args) => fuzz::run(&root, &args),

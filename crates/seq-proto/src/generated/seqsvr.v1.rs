@@ -12574,8 +12574,8 @@ pub mod key_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.KeyService", "NextMany"));
             self.inner.unary(req, path, codec).await
         }
-        /// Works like `NextMany`, for a stream of messages. Each message gets one response, in any order, as soon as all of its
-        /// items are done. Up to 512 messages of a stream are pending at a time; further ones wait to be read. A node that
+        /// Works like `NextMany`, for a stream of messages. Each message gets one response, in any order, as soon as all of
+        /// its items are done. Up to 512 messages of a stream are pending at a time; further ones wait to be read. A node that
         /// shuts down responds to the messages that it has read and ends the stream with OK: messages without a response moved
         /// nothing.
         pub async fn next_stream(
@@ -12714,8 +12714,8 @@ pub mod key_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Works like `NextMany`, for a stream of messages. Each message gets one response, in any order, as soon as all of its
-        /// items are done. Up to 512 messages of a stream are pending at a time; further ones wait to be read. A node that
+        /// Works like `NextMany`, for a stream of messages. Each message gets one response, in any order, as soon as all of
+        /// its items are done. Up to 512 messages of a stream are pending at a time; further ones wait to be read. A node that
         /// shuts down responds to the messages that it has read and ends the stream with OK: messages without a response moved
         /// nothing.
         async fn next_stream(

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::book;
 use crate::report::Finding;
 use crate::source::Source;
 
@@ -26,6 +27,19 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
         check_steps(page, sources, findings);
     }
     check_adrs(sources, findings);
+    check_contents(sources, findings);
+}
+
+/// Checks that the contents of the book have each page of `docs`, except for the template of decision records.
+fn check_contents(sources: &[Source], findings: &mut Vec<Finding>) {
+    let Some(contents) = sources.iter().find(|source| source.path == book::SUMMARY) else { return };
+    let is_page = |source: &&Source| source.is("md") && ![book::SUMMARY, book::TEMPLATE].contains(&&*source.path);
+    for page in sources.iter().filter(is_page) {
+        let Some(name) = page.path.strip_prefix("docs/") else { continue };
+        if !contents.text.contains(&format!("]({name})")) {
+            findings.push(Finding::new(book::SUMMARY, 0, format!("the page {name} is missing")));
+        }
+    }
 }
 
 /// Checks that each Rust file whose name is in back-ticks in `source` exists. The name may omit leading directories.
@@ -110,6 +124,14 @@ fn check_adrs(sources: &[Source], findings: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_is_not_in_the_contents_is_found() {
+        let page = |path: &str| Source::planted(path, "# A page\n");
+        let contents = Source::planted(book::SUMMARY, "- [one](one.md)\n");
+        let found = messages(&[page("docs/one.md"), page("docs/two.md"), page("README.md"), contents]);
+        assert_eq!(found, ["docs/SUMMARY.md: the page two.md is missing"]);
+    }
 
     fn messages(sources: &[Source]) -> Vec<String> {
         let mut findings = Vec::new();
