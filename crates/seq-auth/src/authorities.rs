@@ -10,11 +10,11 @@ use rustls::RootCertStore;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client;
 
-use crate::authority::revoked_by;
 use crate::certificate::chain;
 use crate::credentials::{Credentials, CredentialsError, Files};
 use crate::dialing::Dialing;
 use crate::expected::ExpectedServer;
+use crate::revocations::revoked_by;
 use crate::verify::Accepted;
 
 /// Trusted authorities and revocations, with which a caller checks the certificates of a cluster's nodes. The caller

@@ -13,14 +13,14 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType,
     SerialNumber,
 };
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
-use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use x509_parser::x509::X509Name;
 use zeroize::Zeroizing;
 
-use crate::certificate::{CertificateError, chain, hexadecimal, parse, time};
+use crate::certificate::{CertificateError, chain, parse, time};
 use crate::identity::{Identity, IdentityError, name};
+use crate::revocations::{ListError, revoked};
 
 /// Time from the start of a certificate's validity to its creation. The validity starts before the creation because the
 /// clocks of machines that check the certificate may be slow.
@@ -220,17 +220,6 @@ impl Authority {
     }
 }
 
-/// Returns the serials of the certificates that a list of revocations revokes, in hexadecimal. Does not check the
-/// signature of the list.
-///
-/// # Errors
-/// `pem` is not a list of revocations in PEM.
-pub fn revoked(pem: &str) -> Result<Vec<String>, AuthorityError> {
-    let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;
-    let (_, list) = CertificateRevocationList::from_der(&der).map_err(|_| AuthorityError::NoList)?;
-    Ok(list.iter_revoked_certificates().map(|revoked| hexadecimal(revoked.raw_serial())).collect())
-}
-
 /// Returns the time when the first certificate of a PEM bundle, which is an authority's certificate, expires. Every
 /// certificate that this authority signed expires at that time or earlier.
 ///
@@ -238,19 +227,6 @@ pub fn revoked(pem: &str) -> Result<Vec<String>, AuthorityError> {
 /// `bundle` contains no certificate, or a damaged one.
 pub fn not_after(bundle: &str) -> Result<SystemTime, AuthorityError> {
     Ok(time(parse(&chain(bundle)?[0])?.validity().not_after))
-}
-
-/// Checks that one of `authorities` signed the list of revocations `pem`, and returns its serials as [`revoked`] does.
-pub(crate) fn revoked_by(pem: &str, authorities: &[CertificateDer<'_>]) -> Result<Vec<String>, AuthorityError> {
-    let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;
-    let (_, list) = CertificateRevocationList::from_der(&der).map_err(|_| AuthorityError::NoList)?;
-    let signed = |authority: &CertificateDer<'_>| {
-        parse(authority).is_ok_and(|authority| list.verify_signature(authority.public_key()).is_ok())
-    };
-    if !authorities.iter().any(signed) {
-        return Err(AuthorityError::OtherList);
-    }
-    revoked(pem)
 }
 
 /// Returns the certificate sections of a PEM text.
@@ -337,12 +313,9 @@ pub enum AuthorityError {
         /// The invalid text.
         serial: String,
     },
-    /// The text is not a list of revocations.
-    #[error("no list of revocations in PEM")]
-    NoList,
-    /// The list of revocations is signed by another authority.
-    #[error("the list of revocations is of another authority")]
-    OtherList,
+    /// The former list of revocations cannot be read.
+    #[error(transparent)]
+    List(#[from] ListError),
     /// The text is not a certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
@@ -444,7 +417,7 @@ mod tests {
             authority.revoke(None, &["xyz".into()], now()),
             Err(AuthorityError::Serial { serial: "xyz".into() })
         );
-        assert_eq!(authority.revoke(Some("x"), &[], now()), Err(AuthorityError::NoList));
+        assert_eq!(authority.revoke(Some("x"), &[], now()), Err(ListError::NoList.into()));
     }
 
     #[test]

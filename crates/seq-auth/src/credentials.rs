@@ -23,13 +23,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{Accept, TlsAcceptor, client, server};
 use zeroize::Zeroizing;
 
-use crate::authority::revoked_by;
 use crate::certificate::{Certificate, CertificateError, chain};
 use crate::dialing::Dialing;
 use crate::expected::ExpectedServer;
 use crate::file::{MAX_BYTES, read_text};
 use crate::identity::Identity;
 use crate::provider::{TlsError, provider};
+use crate::revocations::revoked_by;
 use crate::verify::{Accepted, Clients};
 
 /// Application protocols (ALPN) that a server supports, in its order of preference. A client that offers none, such as

@@ -1,10 +1,11 @@
 //! Certificates of a cluster, and the identities that they prove on connections.
 //!
-//! [`identity`] names the holders of certificates, [`certificate`] reads certificates, and [`authority`] makes
-//! certificates. With its [`credentials`] a process proves its identity to its peers and checks the identities of the
+//! [`identity`] names the holders of certificates, [`certificate`] reads certificates, and the module `authority`, with
+//! the feature `issue`, makes certificates. With its [`credentials`] a process proves its identity to its peers and checks the identities of the
 //! peers. A dialer, the process that makes a connection, states with an [`ExpectedServer`] which servers it accepts.
 
 pub mod authorities;
+#[cfg(any(test, feature = "issue"))]
 pub mod authority;
 pub mod certificate;
 pub mod credentials;
@@ -14,6 +15,7 @@ pub mod identity;
 mod dialing;
 mod expected;
 mod provider;
+mod revocations;
 mod standing;
 mod verify;
 
@@ -22,6 +24,7 @@ pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, c
 pub use dialing::{alert, is_expired, rejection};
 pub use expected::ExpectedServer;
 pub use identity::{Identity, Role};
+pub use revocations::{ListError, revoked};
 pub use standing::Standing;
 pub use tokio_rustls::Accept;
 pub use tokio_rustls::client::TlsStream as ClientStream;

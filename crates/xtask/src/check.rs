@@ -57,6 +57,16 @@ const STEPS: &[Step] = &[
         // advisories.
         run: Run::Cargo { args: "deny --locked check bans licenses sources", env: &[] },
     },
+    // The packages are compiled by `just package`, which takes a minute or two.
+    Step {
+        name: "package",
+        what: "packages of the Rust SDK",
+        run: Run::Cargo {
+            args: "package --locked --allow-dirty --no-verify --quiet --package seq-auth --package seq-channel \
+                   --package seq-client --package seq-core --package seq-ids --package seq-proto",
+            env: &[],
+        },
+    },
     Step {
         name: "clippy",
         what: "lints",

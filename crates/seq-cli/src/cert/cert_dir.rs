@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use seq_auth::Identity;
-use seq_auth::authority::{Authority, Request, not_after, revoked};
+use seq_auth::authority::{Authority, Request, not_after};
 use seq_auth::certificate::Certificate;
 use seq_auth::file::{MAX_BYTES, read_text};
+use seq_auth::revoked;
 use seq_command::exit::{Exit, Failure};
 use seq_command::{utc, whole_file};
 use zeroize::Zeroizing;
