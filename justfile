@@ -58,9 +58,9 @@ chaos-crashes TRIALS="100":
 conformance *SDKS="present":
     CONFORMANCE=${CONFORMANCE:-all} CONFORMANCE_SDK="{{SDKS}}" cargo test --workspace --test conformance
 
-# Packs the Rust SDK as crates.io would get it, and compiles each package outside of the workspace.
-package:
-    cargo package --locked --package seq-auth --package seq-channel --package seq-client --package seq-core --package seq-ids --package seq-proto
+# Builds the packages of the clients in target/packages, and takes a number with each from outside of the repository.
+package *SDKS:
+    clients/package {{SDKS}}
 
 # Builds the documents as a book, target/book/html, and checks its links. Needs mdbook and lychee.
 book:

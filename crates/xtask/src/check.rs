@@ -57,7 +57,7 @@ const STEPS: &[Step] = &[
         // advisories.
         run: Run::Cargo { args: "deny --locked check bans licenses sources", env: &[] },
     },
-    // The packages are compiled by `just package`, which takes a minute or two.
+    // `clients/package rust` compiles the packages, which takes some minutes.
     Step {
         name: "package",
         what: "packages of the Rust SDK",
