@@ -1,8 +1,9 @@
 //! Certificates of a cluster, and the identities that they prove on connections.
 //!
-//! [`identity`] names the holders of certificates, [`certificate`] reads certificates, and the module `authority`, with
-//! the feature `issue`, makes certificates. With its [`credentials`] a process proves its identity to its peers and checks the identities of the
-//! peers. A dialer, the process that makes a connection, states with an [`ExpectedServer`] which servers it accepts.
+//! [`identity`] names the holders of certificates, and [`certificate`] reads certificates. The module `authority`, with
+//! the feature `issue`, makes certificates. With its [`credentials`] a process proves its identity to its peers and
+//! checks the identities of the peers. A dialer, the process that makes a connection, states with an [`ExpectedServer`]
+//! which servers it accepts.
 
 pub mod authorities;
 #[cfg(any(test, feature = "issue"))]
