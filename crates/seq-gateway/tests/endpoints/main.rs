@@ -20,6 +20,7 @@ mod resp_bad_input;
 mod resp_commands;
 mod resp_exact;
 mod resp_ids;
+mod resp_keys;
 mod series;
 mod serving;
 mod stream;
