@@ -10,6 +10,7 @@ mod id_tenants;
 mod id_text;
 mod json;
 mod key_tenants;
+mod key_text;
 mod late;
 mod memory;
 mod missing;
