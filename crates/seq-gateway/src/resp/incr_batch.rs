@@ -396,6 +396,61 @@ mod tests {
         }
     }
 
+    fn inputs_with_keys() -> impl Strategy<Value = Vec<u8>> {
+        let key = prop_oneof![
+            prop::sample::select(vec![&b"conv:1"[..], b"seq:7", b"seq:", b"id:orders", b"{a}b", b"\r\n", b""])
+                .prop_map(<[u8]>::to_vec),
+            prop::collection::vec(any::<u8>(), 95..105),
+            prop::collection::vec(any::<u8>(), 510..515),
+        ];
+        let command = key.prop_flat_map(|key| {
+            let head = format!("*3\r\n$6\r\nINCRBY\r\n${}\r\n", key.len());
+            let by = [head.as_bytes(), &key, b"\r\n$1\r\n7\r\n"].concat();
+            prop::sample::select(vec![incr(&key), by])
+        });
+        let whole = prop::collection::vec(command, 0..6).prop_map(|commands| commands.concat());
+        (whole, any::<prop::sample::Index>()).prop_map(|(whole, end)| match end.index(4) {
+            0 => whole[..end.index(whole.len() + 1)].to_vec(),
+            _ => whole,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn runs_of_keys_and_uids_agree_with_the_parser(input in inputs_with_keys()) {
+            let keyspace = keyspace();
+            let keys = Keys { keyspace: Some(&keyspace), ..KEYS };
+            let (mut expected, mut parser, mut at) = (Vec::new(), Parser::default(), 0);
+            while let Ok(Some(command)) = parser.next(&input[at..]) {
+                let item = match increment(&command.args, keys) {
+                    Some(Increment::Uid(item)) => format!("{item:?}"),
+                    Some(Increment::Key(item)) => format!("{item:?}"),
+                    None => "another command".to_owned(),
+                };
+                expected.push(item);
+                at += command.bytes;
+            }
+            let (mut found, mut parser, mut at) = (Vec::new(), Parser::default(), 0);
+            loop {
+                let mut items = Items::default();
+                let (bytes, end) = parse_batch(&mut parser, &input[at..], keys, 3, &mut items);
+                prop_assert!(items.uids.is_empty() || items.keys.is_empty());
+                found.extend(items.uids.iter().map(|item| format!("{:?}", item.unwrap())));
+                found.extend(items.keys.iter().map(|item| format!("{item:?}")));
+                at += bytes;
+                match end {
+                    BatchEnd::Full => {}
+                    BatchEnd::Other(command) => {
+                        found.push("another command".to_owned());
+                        at += command.bytes;
+                    }
+                    BatchEnd::Input | BatchEnd::Malformed(_) => break,
+                }
+            }
+            prop_assert_eq!(found, expected);
+        }
+    }
+
     #[test]
     fn an_integer_has_no_leading_zeros() {
         for (digits, expected) in
