@@ -1,5 +1,5 @@
-//! A user of Redis changes the address: the same programs of redis-cli and redis-py run against a real redis-server, then
-//! against a development cluster, whose setting `redis.keyspace` names the keyspace of the keys.
+//! A user of Redis changes the address: the same programs of redis-cli and redis-py run against a real redis-server,
+//! then against a development cluster, whose setting `redis.keyspace` names the keyspace of the keys.
 //!
 //! The clients and the server are Debian packages (redis-tools, redis-server, python3-redis), as in `redis.rs`.
 
@@ -102,8 +102,8 @@ fn both_nodes_serve_whole_keys() {
     assert_eq!(taken, 2 * 19_200, "each INCR took one number");
 }
 
-/// Numbers messages of conversations from eight threads, one by one, in pipelines and in transactions, and prints what it
-/// saw. Its only argument is the address.
+/// Numbers messages of conversations from eight threads, one by one, in pipelines and in transactions, and prints what
+/// it saw. Its only argument is the address.
 const PROGRAM: &str = r#"
 import sys, threading, redis
 host, port = sys.argv[1].rsplit(":", 1)

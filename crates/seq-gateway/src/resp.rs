@@ -1,5 +1,5 @@
-//! The Redis endpoint of an AllocSvr. Each uid is a Redis key, and INCR allocates its next number. If the settings name a
-//! keyspace, each key of Redis that names neither a uid nor a series is a key of this keyspace.
+//! The Redis endpoint of an AllocSvr. Each uid is a Redis key, and INCR allocates its next number. If the settings name
+//! a keyspace, each key of Redis that names neither a uid nor a series is a key of this keyspace.
 //!
 //! One endpoint runs on each core, in the core's runtime and with its own listener, as for gRPC. A connection has a
 //! limit on its memory, [`MAX_CONNECTION_BYTES`], and a timeout whenever the endpoint waits for the client. Numbers
@@ -70,8 +70,8 @@ seq_kit::options! {
         /// Prefix of the name in a key of a series, as in "id:orders" or, with the lane, "id:media:1341"; empty: no key
         /// names a series.
         pub id_prefix: String,
-        /// Name of the keyspace of the keys that name neither a uid nor a series by the prefixes above: such a key is a key
-        /// of the keyspace, whole and unchanged, as in "conv:42"; empty: they are refused.
+        /// Name of the keyspace of all keys that name neither a uid nor a series by the prefixes above: such a key is a
+        /// key of the keyspace, whole and unchanged, as in "conv:42"; empty: such keys are refused.
         pub keyspace: String,
         /// Password that clients must send (AUTH); empty: none.
         #[serde(with = "password")]

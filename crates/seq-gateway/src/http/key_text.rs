@@ -1,7 +1,7 @@
 //! Serves numbers of keys as plain text, for shells: `curl -sX POST HOST/api/key/next/main/conv:42`.
 //!
-//! A key is the rest of the path, in which a byte may be written as `%` and two digits. So a key is any bytes, and a `/`
-//! in it is written as `%2F`. A GET only reads, with the exception and for the reasons of numbers of uids (`text.rs`).
+//! A key is the rest of the path, in which a byte may be written as `%` and two digits. So a key is any bytes, and a
+//! `/` in it is written as `%2F`. A GET only reads, with the exception and for the reasons that `text.rs` has.
 
 use std::sync::Arc;
 
@@ -97,8 +97,8 @@ async fn current<F: SequenceService>(
     Ok(response)
 }
 
-/// Returns the bytes of a key in a path. Each `%` begins a byte in two hexadecimal digits, and any other byte stands for
-/// itself.
+/// Returns the bytes of a key in a path. Each `%` begins a byte in two hexadecimal digits, and any other byte stands
+/// for itself.
 fn decoded(text: &str) -> Result<Vec<u8>, Status> {
     let (mut key, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((byte, after)) = rest.split_first() {

@@ -64,8 +64,8 @@ async fn of_uids<F: SequenceService>(
     items.clear();
 }
 
-/// Allocates the numbers of keys as [`of_uids`] does those of uids. The service gets all items that the limits of the
-/// caller's tenant admit.
+/// Allocates the numbers of keys, as [`of_uids`] allocates the numbers of uids. The service gets all items that the
+/// limits of the caller's tenant admit.
 async fn of_keys<F: SequenceService>(
     endpoint: &Endpoint<F>,
     (caller, account): Sender<'_>,

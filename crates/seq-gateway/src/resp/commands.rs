@@ -1,6 +1,6 @@
 //! Commands other than batches of INCR: commands that read (`reads.rs`), commands that raise a counter (`sets.rs`),
-//! commands that Redis does not have (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send when
-//! they connect. `counters.rs` finds the counter that a key names.
+//! commands that Redis does not have (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send
+//! when they connect. `counters.rs` finds the counter that a key names.
 //!
 //! A command that is refused has changed nothing. A refusal after which a retry can succeed is encoded as `-TRYAGAIN`,
 //! or as `-LOADING` while the node has no routes, because Redis clients retry after both.

@@ -1,5 +1,5 @@
-//! Fast path for INCR: parses consecutive INCR and INCRBY commands into one batch of items. A batch has counters of uids
-//! or of keys, and not of both, so that each batch is one request to the service and the commands stay in order.
+//! Fast path for INCR: parses consecutive INCR and INCRBY commands into one batch of items. All items of a batch are
+//! uids, or all are keys, so that each batch is one request to the service and the commands stay in order.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Keys of tenants: who may use keys, and the quotas of those who may.
+//! Keys of tenants: which tenants may use keys, and the quotas of these tenants.
 
 use seq_api::node_events::NodeEvents;
 use seq_proto::status;
@@ -23,7 +23,7 @@ impl Server {
         let tenants = Tenants::new("a1", file::parse(&text).unwrap(), &NodeEvents::default());
         let server = TestServer::open_to(tenants).await;
         server.twin.route(1);
-        Server { server, bearer: format!("Bearer {}", token.to_string()) }
+        Server { server, bearer: format!("Bearer {}", *token) }
     }
 
     fn of<M>(&self, message: M) -> Request<M> {

@@ -36,13 +36,6 @@ async fn a_key_is_a_sequence() {
         INCR id:orders
         MGET conv:42 seq:42 nothing id:orders conv:42 seq:1000
         EXISTS conv:42 conv:42 nothing seq:42
-        TYPE conv:42
-        TYPE nothing
-        TTL conv:42
-        PTTL nothing
-        SEQ.NEXT conv:42 3
-        SEQ.GET conv:42
-        SEQ.GET nothing
     ";
     check(
         &mut port.call().await,
@@ -83,6 +76,30 @@ async fn a_key_is_a_sequence() {
             $-1
             > EXISTS conv:42 conv:42 nothing seq:42
             :3
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_has_a_type_and_details_as_a_uid_has() {
+    let port = Port::with(config());
+    let script = "
+        INCRBY conv:42 12
+        TYPE conv:42
+        TYPE nothing
+        TTL conv:42
+        PTTL nothing
+        SEQ.NEXT conv:42 3
+        SEQ.GET conv:42
+        SEQ.GET nothing
+    ";
+    check(
+        &mut port.call().await,
+        script,
+        expect![[r#"
+            > INCRBY conv:42 12
+            :12
             > TYPE conv:42
             +string
             > TYPE nothing
@@ -364,7 +381,7 @@ async fn keys_of_tenants_are_charged_command_by_command() {
         let (token, hash) = token::generate("im").unwrap();
         let text = format!("[[tenant]]\nname = \"im\"\ntokens = [\"{hash}\"]\n{lines}");
         let tenants = Tenants::new("a1", file::parse(&text).unwrap(), &NodeEvents::default());
-        (Port::open_to_with(tenants, config()), format!("AUTH {}\r\n", token.to_string()))
+        (Port::open_to_with(tenants, config()), format!("AUTH {}\r\n", *token))
     };
     let (port, auth) = open("uids = [\"0..10\"]");
     let mut client = port.call().await;

@@ -1,5 +1,5 @@
-//! The counters that keys of Redis name: those of uids, and those of the keys of the keyspace in the settings. A command
-//! does the same with either kind.
+//! The counters that keys of Redis name: the counters of uids, and of the keys of the keyspace in the settings. A
+//! command does the same with either kind.
 
 use std::fmt;
 use std::sync::Arc;

@@ -65,9 +65,9 @@ pub(super) async fn current<'a, F: SequenceService>(
     read.inspect_err(|refusal| counter.refuse(endpoint, replies, refusal)).ok().map(|current| (counter, current))
 }
 
-/// Reads the last numbers of all keys of a command. A key that names no uid of this cluster and that can have no counter
-/// of the keyspace has no value, as a missing key in Redis. If a key cannot be read now, encodes an error and returns
-/// `None`.
+/// Reads the last numbers of all keys of a command. A key that names no uid of this cluster and that can have no
+/// counter of the keyspace has no value, as a missing key in Redis. If a key cannot be read now, encodes an error and
+/// returns `None`.
 async fn read<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
