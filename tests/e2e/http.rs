@@ -63,6 +63,45 @@ fn curl_takes_numbers() {
     assert!(metrics.contains("via=\"json\""), "{metrics}");
 }
 
+#[test]
+fn curl_takes_numbers_of_keys() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    if tool(&place, "curl", &["--version"], &[]).is_none() {
+        return;
+    }
+    let curl = |path: &str, args: &[&str]| {
+        let url = format!("{addr}{path}");
+        tool(&place, "curl", &[&["-s", &url], args].concat(), &[]).expect("curl is here").1
+    };
+    let take = ["-X", "POST"];
+    let unknown = curl("/api/key/next/main/conv:42", &["-X", "POST", "-w", "%{http_code}"]);
+    assert!(unknown.starts_with("UNKNOWN_KEYSPACE: ") && unknown.ends_with("\n404"), "{unknown}");
+    create_keyspace(&addr);
+    assert_eq!(curl("/api/key/next/main/conv:42", &take), "1\n");
+    assert_eq!(curl("/api/key/next/main/conv%3A42?n=10", &take), "11\n");
+    assert_eq!(curl("/api/key/next/main/a%2Fb%00", &take), "1\n");
+    let read = curl("/api/key/current/main/conv:42", &["-i"]);
+    assert!(read.contains("\r\nseq-exactness: exact\r\n") && read.ends_with("\r\n\r\n11\n"), "{read}");
+    // Keys of both nodes, so some are forwarded.
+    let keys: Vec<_> = (0..20).map(|key| format!("conv:{key}")).collect();
+    let body = format!(r#"{{"keyspace":"main","keys":{keys:?}}}"#);
+    let many = curl("/seqsvr.v1.KeyService/NextMany", &["-H", "content-type: application/json", "-d", &body]);
+    assert!(many.starts_with(&format!(r#"{{"values":[{}]"#, [r#""1""#; 20].join(","))), "{many}");
+    let status = seqsvr_json(&["status", "--addr", &addr]);
+    let forwarded = status["allocs"].as_array().unwrap().iter().filter_map(|alloc| alloc["forwarded"].as_u64());
+    assert!(forwarded.sum::<u64>() > 0, "{status:#}");
+}
+
+/// Creates the keyspace `main`, and waits until each of its buckets is served.
+fn create_keyspace(addr: &str) {
+    seqsvr_json(&["keyspace", "create", "main", "--yes", "--addr", addr]);
+    eventually("keys are served", || {
+        let read = seqsvr(&["current", "--key", "a", "--key", "b", "--key", "c", "--addr", addr]);
+        read.status.success().then_some(())
+    });
+}
+
 /// Path to which `.ci/run` installs Schemathesis; see CONTRIBUTING.md.
 const SCHEMATHESIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/schemathesis/bin/schemathesis");
 
@@ -70,6 +109,7 @@ const SCHEMATHESIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/sc
 fn the_http_api_matches_its_description() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
+    create_keyspace(&addr);
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e");
     let env = [
         ("SCHEMATHESIS_HOOKS", "schemathesis_hooks"),

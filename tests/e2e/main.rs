@@ -59,6 +59,7 @@ mod quorum;
 mod raw_http2;
 mod recover;
 mod redis;
+mod redis_keys;
 mod redis_node;
 mod redis_twin;
 mod replace;

@@ -18,8 +18,14 @@ pub(crate) struct Node {
 
 /// Starts a development cluster whose allocators both have a Redis port.
 pub(crate) fn start(place: &Place) -> (Server, Vec<Node>) {
+    start_with(place, &[])
+}
+
+/// Starts a development cluster as [`start`] does, with more arguments.
+pub(crate) fn start_with(place: &Place, more: &[&str]) -> (Server, Vec<Node>) {
     let redis = format!("{}:7179", place.host);
-    let mut server = place.server("dev", &["dev", "--ports", "random", "-o", "json", "--redis", &redis]);
+    let args = [&["dev", "--ports", "random", "-o", "json", "--redis", &redis], more].concat();
+    let mut server = place.server("dev", &args);
     let ready = server.ready();
     let nodes = ready["allocs"].as_array().unwrap().iter().map(|alloc| {
         let (host, port) = alloc["redis"].as_str().unwrap().rsplit_once(':').unwrap();
@@ -45,6 +51,15 @@ fn find(name: &str, what: &str, fits: impl Fn(&Path) -> bool) -> Option<PathBuf>
     found
 }
 
+/// Returns a Python that has redis-py, as [`tool`] returns a tool.
+pub(crate) fn python() -> Option<PathBuf> {
+    let has_redis = |python: &Path| {
+        let import = Command::new(python).args(["-c", "import redis"]).stderr(Stdio::null()).status();
+        import.is_ok_and(|ended| ended.success())
+    };
+    find("python3", "python3-redis", has_redis)
+}
+
 pub(crate) fn run(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -53,7 +68,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
 }
 
 /// Returns the number of calls that a node has forwarded, by its own count.
-fn forwarded(node: &Node) -> u64 {
+pub(crate) fn forwarded(node: &Node) -> u64 {
     let status = seqsvr_json(&["status", "--addr", &node.grpc]);
     let allocs = status["allocs"].as_array().unwrap();
     allocs.iter().filter_map(|alloc| alloc["forwarded"].as_u64()).sum()
@@ -187,11 +202,7 @@ for refused in (lambda: client.set("seq:8", 1 << 62), lambda: client.delete("seq
 
 #[test]
 fn redis_py_sees_numbers_in_order_from_both_nodes() {
-    let has_redis = |python: &Path| {
-        let import = Command::new(python).args(["-c", "import redis"]).stderr(Stdio::null()).status();
-        import.is_ok_and(|ended| ended.success())
-    };
-    let Some(python) = find("python3", "python3-redis", has_redis) else { return };
+    let Some(python) = python() else { return };
     let place = Place::new();
     let (_server, nodes) = start(&place);
     let addresses = nodes.iter().map(|node| format!("{}:{}", node.host, node.port));

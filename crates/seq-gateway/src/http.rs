@@ -28,6 +28,7 @@ use crate::memory::Memory;
 mod browser;
 mod connect;
 mod id_text;
+mod key_text;
 mod text;
 
 /// The OpenAPI description of the HTTP endpoints.
@@ -39,9 +40,12 @@ const HINT: &str = "seqsvr allocates sequence numbers and ids.\n\n\
     POST /api/id/next/{name}       takes the next id of a series, as text; ?n=10 takes ten; also lane= and after=\n\
     GET  /api/id/current/{name}    the last id of a counter\n\
     GET  /api/id/decode/{name}/{id}    the parts of an id\n\
+    POST /api/key/next/{keyspace}/{key}    allocates the next number of a key, as text, also with ?n=\n\
+    GET  /api/key/current/{keyspace}/{key}    the last number of a key\n\
     POST /api/segment/get/{key}, /api/snowflake/get/{key}    an id, as Leaf returns it\n\
     POST /seqsvr.v1.SequenceService/{Next,NextMany,Current,CurrentMany,Advance,GetRoutes}    JSON, as Connect defines it\n\
     POST /seqsvr.v1.IdService/{Next,Current,Advance,Decode,ListSeries}    likewise\n\
+    POST /seqsvr.v1.KeyService/{Next,NextMany,Current,CurrentMany,Advance}    likewise\n\
     GET  /api/openapi.json         describes them\n\
     GET  /readyz, /livez           200 or 503, for load balancers\n\n\
     gRPC is on this port as well.\n";
@@ -87,6 +91,9 @@ async fn respond_to<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Part
     }
     if let Some(called) = id_text::called(path) {
         return id_text::handle(handlers, called, head).await;
+    }
+    if let Some(called) = key_text::called(path) {
+        return key_text::handle(handlers, called, head).await;
     }
     if path.starts_with(text::PREFIX) {
         return text::handle(handlers, head).await;

@@ -155,14 +155,8 @@ impl<F: SequenceService> Handlers<F> {
     /// [`KeyRefusal::UnknownKeyspace`], or [`KeyRefusal::NoRoutes`] if this node has no routes yet and therefore knows
     /// no keyspace.
     fn admitted(&self, caller: &Caller, name: &str) -> Result<Arc<Keyspace>, KeyRefusal> {
-        caller.admit_read()?;
-        if !caller.admit_keys() {
-            return Err(KeyRefusal::OtherTenantsKey);
-        }
-        self.service.keyspace(name).ok_or_else(|| match self.service.route_version() {
-            RouteVersion(0) => KeyRefusal::NoRoutes { keyspace: refusal::excerpt(name) },
-            _ => KeyRefusal::UnknownKeyspace { keyspace: refusal::excerpt(name) },
-        })
+        admit(caller)?;
+        find_keyspace(&self.service, name)
     }
 
     pub(crate) async fn next_hashed(
@@ -209,6 +203,27 @@ impl<F: SequenceService> Handlers<F> {
     }
 }
 
+/// Counts a request under the quota of its caller's tenant, and checks that the tenant may use keys.
+///
+/// # Errors
+/// The refusal of a request that exceeds the caller's rate, [`KeyRefusal::OtherTenantsKey`].
+pub(crate) fn admit(caller: &Caller) -> Result<(), KeyRefusal> {
+    caller.admit_read()?;
+    if caller.admit_keys() { Ok(()) } else { Err(KeyRefusal::OtherTenantsKey) }
+}
+
+/// Returns the keyspace with this name.
+///
+/// # Errors
+/// [`KeyRefusal::UnknownKeyspace`], or [`KeyRefusal::NoRoutes`] if this node has no routes yet and therefore knows no
+/// keyspace.
+pub(crate) fn find_keyspace<F: SequenceService>(service: &F, name: &str) -> Result<Arc<Keyspace>, KeyRefusal> {
+    service.keyspace(name).ok_or_else(|| match service.route_version() {
+        RouteVersion(0) => KeyRefusal::NoRoutes { keyspace: refusal::excerpt(name) },
+        _ => KeyRefusal::UnknownKeyspace { keyspace: refusal::excerpt(name) },
+    })
+}
+
 /// Decodes the keys that another node has forwarded.
 fn hashed(context: &RequestContext, request: &v1::HashedKeysRequest) -> Result<(Call, KeyedItems), KeyRefusal> {
     let v1::HashedKeysRequest { digest, sections, hashes, counts, known_epochs, hops } = request;
@@ -233,7 +248,7 @@ fn hashed(context: &RequestContext, request: &v1::HashedKeysRequest) -> Result<(
 }
 
 /// Returns the item that the quotas of tenants check. They check only its count.
-fn admitted_item(count: Count) -> Item {
+pub(crate) fn admitted_item(count: Count) -> Item {
     Item { uid: Uid(0), count, epoch: Epoch(0) }
 }
 
@@ -260,7 +275,8 @@ fn many_keys<'a>(keys: &'a [String], raw_keys: &'a [Vec<u8>]) -> Result<Vec<Key<
     }
 }
 
-fn checked(key: &[u8]) -> Result<Key<'_>, KeyRefusal> {
+/// Checks the size of a key.
+pub(crate) fn checked(key: &[u8]) -> Result<Key<'_>, KeyRefusal> {
     match key.len() {
         1..=limits::MAX_KEY_BYTES => Ok(key),
         bytes => Err(KeyRefusal::KeySize { bytes }),
@@ -271,7 +287,7 @@ fn checked(key: &[u8]) -> Result<Key<'_>, KeyRefusal> {
 ///
 /// # Errors
 /// [`Refusal::Unserved`] while this node does not know the seed of the keyspace.
-fn items<'a>(
+pub(crate) fn items<'a>(
     keyspace: &Keyspace,
     keys: impl IntoIterator<Item = (Key<'a>, Count, Epoch)>,
 ) -> Result<KeyedItems, KeyRefusal> {
@@ -282,7 +298,7 @@ fn items<'a>(
 }
 
 /// Returns the only result.
-fn one<T>(results: Vec<T>) -> T {
+pub(crate) fn one<T>(results: Vec<T>) -> T {
     results.into_iter().next().expect("one result for one item")
 }
 

@@ -1,4 +1,5 @@
-//! The Redis endpoint of an AllocSvr. Each uid is a Redis key, and INCR allocates its next number.
+//! The Redis endpoint of an AllocSvr. Each uid is a Redis key, and INCR allocates its next number. If the settings name
+//! a keyspace, each key of Redis that names neither a uid nor a series is a key of this keyspace.
 //!
 //! One endpoint runs on each core, in the core's runtime and with its own listener, as for gRPC. A connection has a
 //! limit on its memory, [`MAX_CONNECTION_BYTES`], and a timeout whenever the endpoint waits for the client. Numbers
@@ -10,10 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Release};
 use std::time::Duration;
 
+use seq_api::keys::Keyspace;
 use seq_api::metrics::denied_requests;
 use seq_api::node_events::NodeEvents;
 use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
+use seq_core::state::CreateSeries;
 use seq_kit::admission::Admission;
 use seq_kit::config::durations;
 use seq_kit::connection::{Connection, Listener, paced};
@@ -29,8 +32,10 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::id_counts::IdCounts;
+use crate::keys::{KeyRefusal, find_keyspace};
 use crate::latency::Latency;
 
+mod allocate;
 mod auth;
 mod commands;
 mod connection;
@@ -65,6 +70,9 @@ seq_kit::options! {
         /// Prefix of the name in a key of a series, as in "id:orders" or, with the lane, "id:media:1341"; empty: no key
         /// names a series.
         pub id_prefix: String,
+        /// Name of the keyspace of all keys that name neither a uid nor a series by the prefixes above: such a key is a
+        /// key of the keyspace, whole and unchanged, as in "conv:42"; empty: such keys are refused.
+        pub keyspace: String,
         /// Password that clients must send (AUTH); empty: none.
         #[serde(with = "password")]
         pub password: Option<String>,
@@ -92,9 +100,9 @@ mod password {
 
 impl fmt::Debug for RespConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RespConfig { prefix, id_prefix, password: _, idle_timeout, read_bounds } = self;
+        let RespConfig { prefix, id_prefix, keyspace, password: _, idle_timeout, read_bounds } = self;
         let mut fields = f.debug_struct("RespConfig");
-        fields.field("prefix", prefix).field("id_prefix", id_prefix);
+        fields.field("prefix", prefix).field("id_prefix", id_prefix).field("keyspace", keyspace);
         fields.field("idle_timeout", idle_timeout).field("read_bounds", read_bounds);
         fields.finish_non_exhaustive()
     }
@@ -124,6 +132,15 @@ pub enum RespConfigError {
         /// Prefix of uids.
         prefix: String,
     },
+    /// No keyspace can have the name.
+    #[error(
+        "{name:?} names no keyspace: a name is 1 to {} characters of [a-z0-9_.-], and `seqsvr keyspace list` lists them",
+        seq_core::limits::MAX_NAME_BYTES
+    )]
+    Keyspace {
+        /// The name in the settings.
+        name: String,
+    },
     /// The password is too long, or contains bytes that some clients cannot send.
     #[error("a password is up to {MAX_PASSWORD_BYTES} bytes without blanks and control characters")]
     Password,
@@ -136,6 +153,7 @@ impl RespConfig {
         RespConfig {
             prefix: "seq:".to_owned(),
             id_prefix: "id:".to_owned(),
+            keyspace: String::new(),
             password: None,
             idle_timeout: None,
             read_bounds: true,
@@ -160,6 +178,9 @@ impl RespConfig {
         if self.is_ambiguous() {
             let RespConfig { id_prefix, prefix, .. } = self.clone();
             return Err(RespConfigError::AmbiguousPrefix { id_prefix, prefix });
+        }
+        if !self.keyspace.is_empty() && CreateSeries::check_name(&self.keyspace).is_err() {
+            return Err(RespConfigError::Keyspace { name: self.keyspace.clone() });
         }
         let bad = |password: &String| password.len() > MAX_PASSWORD_BYTES || password.bytes().any(blank);
         if self.password.as_ref().is_some_and(bad) { Err(RespConfigError::Password) } else { Ok(()) }
@@ -244,6 +265,15 @@ impl<F: SequenceService> Endpoint<F> {
     /// Returns whether the node has no routes yet. Without routes, the node knows no owner and serves no section.
     fn has_no_routes(&self) -> bool {
         self.service.route_version() == RouteVersion(0)
+    }
+
+    /// Returns the keyspace in the settings of the port; `Ok(None)` if they name none.
+    ///
+    /// # Errors
+    /// [`KeyRefusal::UnknownKeyspace`], [`KeyRefusal::NoRoutes`].
+    fn keyspace(&self) -> Result<Option<Arc<Keyspace>>, KeyRefusal> {
+        let name = &self.node.config.keyspace;
+        if name.is_empty() { Ok(None) } else { find_keyspace(&self.service, name).map(Some) }
     }
 }
 

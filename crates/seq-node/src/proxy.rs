@@ -161,6 +161,10 @@ pub fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     let Loaded { value: settings, keys, .. } = load()?;
     let (seeds, credentials) = args.backends()?;
     settings.check_secure(credentials.is_some())?;
+    if args.redis.is_some() && !settings.redis.keyspace.is_empty() {
+        let text = format!("redis.keyspace: {:?}: a proxy serves no keys", settings.redis.keyspace);
+        return Err(Failure::new(Exit::Config, text).hint("leave it empty here, and send keys to AllocSvrs").into());
+    }
     let reported = NodeSettings::new(table::rows(&keys).into_iter().chain(args.rows(&seeds, credentials.is_some())));
     let seeds: Arc<[String]> = seeds.into();
     let threads = settings.serving_threads();

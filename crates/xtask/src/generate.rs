@@ -26,7 +26,7 @@ const JSON: &str = "seqsvr.v1.serde.rs";
 const DESCRIPTORS: &str = "descriptors.bin";
 
 /// The messages of the JSON endpoint.
-const IN_JSON: [&str; 38] = [
+const IN_JSON: [&str; 43] = [
     ".seqsvr.v1.NextRequest",
     ".seqsvr.v1.NextResponse",
     ".seqsvr.v1.NextManyRequest",
@@ -65,6 +65,11 @@ const IN_JSON: [&str; 38] = [
     ".seqsvr.v1.Lanes",
     ".seqsvr.v1.Hashing",
     ".seqsvr.v1.TickClock",
+    ".seqsvr.v1.NextKeyRequest",
+    ".seqsvr.v1.NextKeysRequest",
+    ".seqsvr.v1.CurrentKeyRequest",
+    ".seqsvr.v1.CurrentKeysRequest",
+    ".seqsvr.v1.AdvanceKeyRequest",
 ];
 
 /// A generated file: its name and content.

@@ -21,6 +21,7 @@ use seq_proto::Reason;
 use seq_proto::status::{self, Detail};
 use seq_proto::v1;
 use seq_proto::v1::id_service_server::SERVICE_NAME as IDS;
+use seq_proto::v1::key_service_server::SERVICE_NAME as KEYS;
 use seq_proto::v1::sequence_service_server::SERVICE_NAME;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -127,6 +128,11 @@ pub(super) enum Unary {
     AdvanceId,
     DecodeId,
     ListSeries,
+    NextKey,
+    NextKeys,
+    CurrentKey,
+    CurrentKeys,
+    AdvanceKey,
 }
 
 /// Returns the method that a path names; `None` if the path is not below a service of this module.
@@ -140,6 +146,16 @@ pub(super) fn method(path: &str) -> Option<Called<'_>> {
             "Decode" => Unary::DecodeId,
             "ListSeries" => Unary::ListSeries,
             other => return Some(Called::Other(IDS, other)),
+        }));
+    }
+    if service == KEYS {
+        return Some(Called::Unary(match name {
+            "Next" => Unary::NextKey,
+            "NextMany" => Unary::NextKeys,
+            "Current" => Unary::CurrentKey,
+            "CurrentMany" => Unary::CurrentKeys,
+            "Advance" => Unary::AdvanceKey,
+            other => return Some(Called::Other(KEYS, other)),
         }));
     }
     if service != SERVICE_NAME {
@@ -225,6 +241,11 @@ async fn unary<F: SequenceService>(
         Unary::CurrentId => codec.encode(handlers.current_id(context, codec.decode(&body)?).await, deadline),
         Unary::AdvanceId => codec.encode(handlers.advance_id(context, codec.decode(&body)?).await, deadline),
         Unary::DecodeId => codec.encode(handlers.decode_id(&context, &codec.decode(&body)?), deadline),
+        Unary::NextKey => codec.encode(handlers.next_key(context, codec.decode(&body)?).await, deadline),
+        Unary::NextKeys => codec.encode(handlers.next_keys(context, codec.decode(&body)?).await, deadline),
+        Unary::CurrentKey => codec.encode(handlers.current_key(context, codec.decode(&body)?).await, deadline),
+        Unary::CurrentKeys => codec.encode(handlers.current_keys(context, codec.decode(&body)?).await, deadline),
+        Unary::AdvanceKey => codec.encode(handlers.advance_key(context, codec.decode(&body)?).await, deadline),
         Unary::ListSeries => {
             codec.decode::<v1::ListSeriesRequest>(&body)?;
             codec.encode(handlers.list_series(&context), deadline)

@@ -16,7 +16,7 @@ use seq_proto::{Reason, status, v1};
 use tonic::Status;
 use tonic::body::Body;
 
-use super::text::{EXACTNESS, exactness, number, parameters, refused};
+use super::text::{EXACTNESS, exactness, no_parameters, number, parameters, refused};
 use super::{TEXT, browser, not_allowed, respond};
 use crate::handlers::{Handlers, RequestContext};
 use crate::ids::{self, IdRefusal, IdRequest, MAX_LISTED};
@@ -203,11 +203,4 @@ async fn leaf<F: SequenceService>(
     let request = IdRequest { series, count: Count::ONE, lane: None, after: 0 };
     let ids = handlers.ids().take(context.of_ids(), &request).await.map_err(by(context))?;
     Ok(respond(StatusCode::OK, TEXT, ids.iter().map(|id| id.to_string()).collect::<String>()))
-}
-
-fn no_parameters(query: Option<&str>, of: &str) -> Result<(), Refusal> {
-    match parameters(query).next() {
-        None => Ok(()),
-        Some((key, _)) => Err(status::malformed(format!("query: {key:?} is not a parameter of {of}")).into()),
-    }
 }

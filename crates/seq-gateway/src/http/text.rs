@@ -68,17 +68,8 @@ async fn next<F: SequenceService>(
     uid: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
-    let (uid, mut count) = (number("uid", uid, u64::MAX)?, None);
-    for (key, value) in parameters(query) {
-        match key {
-            "n" if count.is_none() => {
-                let n = number("n", value, u32::MAX.into())? as u32;
-                count = Some(Count::new(n).map_err(status_of)?.get());
-            }
-            key => return Err(status::malformed(format!("query: {key:?} is not n, or occurs twice"))),
-        }
-    }
-    let request = v1::NextRequest { uid: Some(uid), count: count.unwrap_or(1), ..v1::NextRequest::default() };
+    let (uid, count) = (number("uid", uid, u64::MAX)?, count(query)?);
+    let request = v1::NextRequest { uid: Some(uid), count, ..v1::NextRequest::default() };
     let deadline = context.deadline;
     let allocation = handlers.next(context, request).await.map_err(|refusal| deadline.status(&refusal))?;
     Ok(respond(StatusCode::OK, TEXT, format!("{}\n", allocation.value)))
@@ -91,15 +82,36 @@ async fn current<F: SequenceService>(
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
     let uid = number("uid", uid, u64::MAX)?;
-    if let Some((key, _)) = parameters(query).next() {
-        return Err(status::malformed(format!("query: {key:?} is not a parameter of current")));
-    }
+    no_parameters(query, "current")?;
     let request = v1::CurrentRequest { uid: Some(uid), ..v1::CurrentRequest::default() };
     let deadline = context.deadline;
     let current = handlers.current(context, request).await.map_err(|refusal| deadline.status(&refusal))?;
     let mut response = respond(StatusCode::OK, TEXT, format!("{}\n", current.value));
     response.headers_mut().insert(EXACTNESS, exactness(current.exactness() == v1::Exactness::Exact));
     Ok(response)
+}
+
+/// Returns the count in the query of a request that allocates numbers; 1 if it has none.
+pub(super) fn count(query: Option<&str>) -> Result<u32, Status> {
+    let mut count = None;
+    for (key, value) in parameters(query) {
+        match key {
+            "n" if count.is_none() => {
+                let n = number("n", value, u32::MAX.into())? as u32;
+                count = Some(Count::new(n).map_err(status_of)?.get());
+            }
+            key => return Err(status::malformed(format!("query: {key:?} is not n, or occurs twice"))),
+        }
+    }
+    Ok(count.unwrap_or(1))
+}
+
+/// Checks that a request, which is a call of `of`, has no query.
+pub(super) fn no_parameters(query: Option<&str>, of: &str) -> Result<(), Status> {
+    match parameters(query).next() {
+        None => Ok(()),
+        Some((key, _)) => Err(status::malformed(format!("query: {key:?} is not a parameter of {of}"))),
+    }
 }
 
 /// Returns the value of the header [`EXACTNESS`].

@@ -48,7 +48,7 @@ pub(super) fn excerpt(text: &str) -> String {
 
 impl KeyRefusal {
     /// Returns the refusal of an item, with the key in the place of the uid.
-    pub(super) fn of(refusal: Refusal, key: &[u8]) -> KeyRefusal {
+    pub(crate) fn of(refusal: Refusal, key: &[u8]) -> KeyRefusal {
         let key = || excerpt(&String::from_utf8_lossy(key));
         match refusal {
             Refusal::AlreadyPast { .. } => KeyRefusal::AlreadyPast { key: key() },
@@ -58,7 +58,7 @@ impl KeyRefusal {
     }
 
     /// Returns the reason.
-    fn reason(&self) -> Reason {
+    pub(crate) fn reason(&self) -> Reason {
         match self {
             KeyRefusal::UnknownKeyspace { .. } => Reason::UnknownKeyspace,
             KeyRefusal::NoRoutes { .. } => Reason::Unserved,

@@ -1,16 +1,19 @@
-//! Commands other than batches of INCR: commands that read, commands that raise a uid (`sets.rs`), commands that Redis
-//! does not have (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send when they connect.
+//! Commands other than batches of INCR: commands that read (`reads.rs`), commands that raise a counter (`sets.rs`),
+//! commands that Redis does not have (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send
+//! when they connect. `counters.rs` finds the counter that a key names.
 //!
 //! A command that is refused has changed nothing. A refusal after which a retry can succeed is encoded as `-TRYAGAIN`,
 //! or as `-LOADING` while the node has no routes, because Redis clients retry after both.
 
-use seq_api::service::{Call, Current, Item, SequenceService, Via};
-use seq_core::{Count, Epoch, Refusal, Uid, limits};
+use seq_api::keys::Keyspace;
+use seq_api::service::{Call, SequenceService, Via};
+use seq_core::{Count, Refusal, limits};
 use seq_kit::connection::Peer;
 use seq_proto::Reason;
 use seq_tenant::{Caller, Session as Sender};
 use tonic::Status;
 
+use crate::keys::KeyRefusal;
 use crate::resp::auth::{self, AuthOutcome};
 use crate::resp::encode::{Excerpt, Replies};
 use crate::resp::incr_batch::{Keys, integer};
@@ -20,8 +23,10 @@ use crate::resp::transaction::{MAX_QUEUED, MAX_QUEUED_BYTES, Transaction};
 use crate::resp::{Endpoint, Node};
 use crate::timeout::{self, DEFAULT_TIMEOUT};
 
+mod counters;
 mod exact;
 mod ids;
+mod reads;
 mod sets;
 
 /// Limit on the bytes of a command's name. A command with a longer name is unknown.
@@ -99,15 +104,26 @@ impl Session {
     }
 }
 
-/// Returns the node's mapping from keys to uids.
-pub(super) fn keys(node: &Node) -> Keys<'_> {
-    Keys { prefix: node.config.prefix.as_bytes() }
+/// Returns the node's mapping from keys to counters. `keyspace` is the keyspace in the node's settings.
+pub(super) fn keys<'a>(node: &'a Node, keyspace: Option<&'a Keyspace>) -> Keys<'a> {
+    Keys { prefix: node.config.prefix.as_bytes(), id_prefix: node.config.id_prefix.as_bytes(), keyspace }
 }
 
 /// Encodes a refusal.
 pub(super) fn refuse(replies: &mut Replies, refusal: &Refusal) {
     let kind = if Reason::of(refusal).retry().after().is_some() { "TRYAGAIN" } else { "ERR" };
     replies.error(kind, format_args!("{refusal}"));
+}
+
+/// Encodes a refusal of a command on a key of a keyspace, with its reason, and with the kind of error by which clients
+/// decide whether to retry.
+pub(super) fn refuse_key<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &KeyRefusal) {
+    let reason = refusal.reason();
+    let retried = reason.retry().after().is_some();
+    if retried && endpoint.has_no_routes() {
+        return loading(replies);
+    }
+    replies.error(if retried { "TRYAGAIN" } else { "ERR" }, format_args!("{reason} {refusal}"));
 }
 
 /// Returns whether a valid credential was refused because its tenant already has the allowed number of connections.
@@ -227,10 +243,12 @@ async fn dispatch<F: SequenceService>(
         }
         b"SEQ.ID" => ids::list(endpoint, session.sender.caller(), invocation, replies).await,
         b"INCR" | b"INCRBY" => incr(endpoint, session.sender.caller(), invocation, replies).await,
-        b"GET" => get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
-        b"MGET" => mget(endpoint, session.sender.caller(), invocation, replies).await,
-        b"EXISTS" => exists(endpoint, session.sender.caller(), invocation, replies).await,
-        b"TYPE" | b"TTL" | b"PTTL" => type_or_ttl(endpoint, session.sender.caller(), invocation, replies).await,
+        b"GET" => reads::get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
+        b"MGET" => reads::mget(endpoint, session.sender.caller(), invocation, replies).await,
+        b"EXISTS" => reads::exists(endpoint, session.sender.caller(), invocation, replies).await,
+        b"TYPE" | b"TTL" | b"PTTL" => {
+            reads::type_or_ttl(endpoint, session.sender.caller(), invocation, replies).await;
+        }
         b"SET" => sets::set(endpoint, session.sender.caller(), invocation, replies).await,
         b"SETNX" => sets::setnx(endpoint, session.sender.caller(), invocation, replies).await,
         b"MSET" => sets::mset(endpoint, session.sender.caller(), invocation, replies).await,
@@ -287,6 +305,13 @@ fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) 
         (Unserved::Lowering, _) => {
             replies.error("ERR", format_args!("{called} is refused: numbers never go back, and none is ever removed"));
         }
+        (Unserved::Expiring, _) => replies.error(
+            "ERR",
+            format_args!(
+                "{called} is refused: numbers never go back, and none is ever removed. A counter that expires, as of a rate \
+                 limiter, is no sequence"
+            ),
+        ),
         (Unserved::OtherType, _) => replies.error(
             "WRONGTYPE",
             format_args!("{called} is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET"),
@@ -332,17 +357,6 @@ fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
     replies.simple("RESET");
 }
 
-/// Returns the uid that a key names. Encodes an error if the key names no uid.
-fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<Uid> {
-    let keys = keys(&endpoint.node);
-    let uid = keys.uid(key);
-    if uid.is_none() {
-        let (key, example) = (Excerpt(key), keys.example());
-        replies.error("ERR", format_args!("{key} is no sequence: a key is a prefix and a uid, as in {example}"));
-    }
-    uid
-}
-
 /// Executes an INCR or INCRBY that could not be part of a batch, because its arguments are invalid or out of range.
 async fn incr<F: SequenceService>(
     endpoint: &Endpoint<F>,
@@ -350,15 +364,11 @@ async fn incr<F: SequenceService>(
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
+    let Some(counter) = counters::find(endpoint, invocation.get(1), replies) else { return };
     let Some(count) = amount(invocation, replies) else { return };
-    let allocated = match caller.admit_one(Item { uid, count, epoch: Epoch(0) }) {
-        Ok(item) => endpoint.service.next(call(), item).await,
-        Err(refusal) => Err(refusal),
-    };
-    match allocated {
+    match counter.next(endpoint, caller, count).await {
         Ok(allocation) => replies.integer(allocation.value.0),
-        Err(refusal) => refuse(replies, &refusal),
+        Err(refusal) => counter.refuse(endpoint, replies, &refusal),
     }
 }
 
@@ -380,151 +390,6 @@ fn amount(invocation: &Invocation<'_, '_>, replies: &mut Replies) -> Option<Coun
         replies.error("ERR", format_args!("count {amount} is not in 1..={}", limits::MAX_COUNT));
     }
     count
-}
-
-/// Encodes the refusal of a read or SET.
-fn refused<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &Refusal) {
-    if endpoint.has_no_routes() && Reason::of(refusal).retry().after().is_some() {
-        loading(replies);
-    } else {
-        refuse(replies, refusal);
-    }
-}
-
-/// Returns the last number in a reading, or an upper bound of it; `None` if the uid never had a number.
-///
-/// # Errors
-/// The upper bound, if the reading is inexact and the node's settings do not allow the bound to be returned as a value,
-/// because this number may never have been allocated.
-fn value<F>(endpoint: &Endpoint<F>, current: &Current) -> Result<Option<u64>, u64> {
-    let value = current.reading.value.0;
-    if !current.reading.exact && !endpoint.node.config.read_bounds {
-        return Err(value);
-    }
-    Ok(Some(value).filter(|value| *value > 0))
-}
-
-/// Encodes the refusal of a read for the reason that the exact last number is not known.
-fn inexact(replies: &mut Replies, uid: Uid, bound: u64) {
-    replies.error(
-        "INEXACT",
-        format_args!(
-            "the last number of uid {uid} is not known, and at most {bound}, until its next one: SEQ.GET returns the bound"
-        ),
-    );
-}
-
-async fn get<F: SequenceService>(endpoint: &Endpoint<F>, caller: &Caller, key: &[u8], replies: &mut Replies) {
-    let Some((uid, current)) = current(endpoint, caller, key, replies).await else { return };
-    match value(endpoint, &current) {
-        Ok(value) => replies.value(value),
-        Err(bound) => inexact(replies, uid, bound),
-    }
-}
-
-/// Reads the last number of the uid that a key names. Encodes an error if the key names no uid, or if the uid cannot be
-/// read now.
-pub(super) async fn current<F: SequenceService>(
-    endpoint: &Endpoint<F>,
-    caller: &Caller,
-    key: &[u8],
-    replies: &mut Replies,
-) -> Option<(Uid, Current)> {
-    let uid = uid(endpoint, key, replies)?;
-    if endpoint.has_no_routes() {
-        loading(replies);
-        return None;
-    }
-    let _sample = endpoint.latency.sample(Via::Resp);
-    let read = match caller.admit_read().and_then(|()| caller.admit_uid(uid)) {
-        Ok(()) => endpoint.service.current(call(), uid, Epoch(0)).await,
-        Err(refusal) => Err(refusal),
-    };
-    read.inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|current| (uid, current))
-}
-
-/// Reads the last numbers of all keys of a command. A key that names no uid of this cluster has no value, as a missing
-/// key in Redis. If a key cannot be read now, encodes an error and returns `None`.
-async fn read<F: SequenceService>(
-    endpoint: &Endpoint<F>,
-    caller: &Caller,
-    invocation: &Invocation<'_, '_>,
-    replies: &mut Replies,
-) -> Option<Vec<Option<u64>>> {
-    if endpoint.has_no_routes() {
-        loading(replies);
-        return None;
-    }
-    let _sample = endpoint.latency.sample(Via::Resp);
-    let keys = keys(&endpoint.node);
-    let mut values = vec![None; invocation.args.count() - 1];
-    let (indexes, uids): (Vec<_>, Vec<_>) =
-        invocation.iter().enumerate().filter_map(|(index, key)| Some((index, (keys.uid(key)?, Epoch(0))))).unzip();
-    let admitted = caller.admit_read().and_then(|()| uids.iter().try_for_each(|(uid, _)| caller.admit_uid(*uid)));
-    if let Err(refusal) = admitted {
-        refuse(replies, &refusal);
-        return None;
-    }
-    let read = endpoint.service.current_many(call(), uids.clone()).await;
-    if !ids::read(endpoint, caller, invocation, &mut values, replies).await {
-        return None;
-    }
-    for ((index, (uid, _)), read) in indexes.into_iter().zip(uids).zip(read) {
-        match read {
-            Ok(current) => match value(endpoint, &current) {
-                Ok(value) => values[index] = value,
-                Err(bound) => {
-                    inexact(replies, uid, bound);
-                    return None;
-                }
-            },
-            Err(Refusal::UidOutOfRange { .. }) => {}
-            Err(refusal) => {
-                refused(endpoint, replies, &refusal);
-                return None;
-            }
-        }
-    }
-    Some(values)
-}
-
-async fn mget<F: SequenceService>(
-    endpoint: &Endpoint<F>,
-    caller: &Caller,
-    invocation: &Invocation<'_, '_>,
-    replies: &mut Replies,
-) {
-    let Some(values) = read(endpoint, caller, invocation, replies).await else { return };
-    replies.array(values.len());
-    values.into_iter().for_each(|value| replies.value(value));
-}
-
-async fn exists<F: SequenceService>(
-    endpoint: &Endpoint<F>,
-    caller: &Caller,
-    invocation: &Invocation<'_, '_>,
-    replies: &mut Replies,
-) {
-    if let Some(values) = read(endpoint, caller, invocation, replies).await {
-        replies.integer(values.into_iter().flatten().count() as u64);
-    }
-}
-
-/// Executes TYPE, TTL or PTTL. A sequence that has had a number is a string that never expires.
-async fn type_or_ttl<F: SequenceService>(
-    endpoint: &Endpoint<F>,
-    caller: &Caller,
-    invocation: &Invocation<'_, '_>,
-    replies: &mut Replies,
-) {
-    let Some(values) = read(endpoint, caller, invocation, replies).await else { return };
-    let exists = values.into_iter().flatten().next().is_some();
-    match (invocation.name, exists) {
-        (b"TYPE", true) => replies.simple("string"),
-        (b"TYPE", false) => replies.simple("none"),
-        (_, true) => replies.signed(-1),
-        (_, false) => replies.signed(-2),
-    }
 }
 
 /// Authenticates a client, or encodes an error.

@@ -13,19 +13,19 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
-use seq_api::service::{Allocation, DecodedItem, ItemReply, SequenceService, Via};
+use seq_api::keys::KeyedItem;
+use seq_api::service::{Allocation, DecodedItem, ItemReply, SequenceService};
 use seq_core::{Refusal, limits};
 use seq_kit::connection::Connection;
-use seq_kit::memory::{Account, Charge, OutOfMemory};
-use seq_tenant::Caller;
+use seq_kit::memory::{Charge, OutOfMemory};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::memory::ITEM_BYTES;
 use crate::resp::Endpoint;
-use crate::resp::commands::{self, Session, call};
+use crate::resp::allocate::allocate;
+use crate::resp::commands::{self, Session};
 use crate::resp::encode::Replies;
-use crate::resp::incr_batch::{self, BatchEnd};
+use crate::resp::incr_batch::{self, BatchEnd, Items};
 use crate::resp::parse::Parser;
 use crate::resp::transaction::Transaction;
 
@@ -83,7 +83,7 @@ pub(super) struct Client<F> {
 struct Batch {
     /// [`SHORT_BYTES`] of space, followed by the bytes of the read.
     input: Box<[u8]>,
-    items: Vec<DecodedItem>,
+    items: Items,
     results: Vec<ItemReply<Allocation>>,
     replies: Replies,
 }
@@ -214,7 +214,9 @@ impl<F: SequenceService> Client<F> {
         };
         replies.resp3 = self.session.resp3;
         let endpoint = self.endpoint.clone();
-        let keys = commands::keys(&endpoint.node);
+        // A command on a key of an unknown keyspace is no part of a batch, and is refused when it is executed.
+        let keyspace = endpoint.keyspace().ok().flatten();
+        let keys = commands::keys(&endpoint.node, keyspace.as_deref());
         let mut at = 0;
         let outcome = loop {
             // Before authentication and within a transaction, commands are parsed and executed one by one.
@@ -223,10 +225,11 @@ impl<F: SequenceService> Client<F> {
             } else {
                 incr_batch::parse_one(&mut self.parser, &input[at..])
             };
+            let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                allocate(&endpoint, (self.session.sender.caller(), self.memory.account()), items, results, replies)
-                    .await;
+                let sender = (self.session.sender.caller(), self.memory.account());
+                allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
             }
             match end {
                 BatchEnd::Input => break Ok(()),
@@ -287,7 +290,7 @@ impl<F: SequenceService> Client<F> {
     async fn execute(
         &mut self,
         transaction: Transaction,
-        items: &mut Vec<DecodedItem>,
+        items: &mut Items,
         results: &mut Vec<ItemReply<Allocation>>,
         replies: &mut Replies,
     ) -> Result<(), End> {
@@ -297,13 +300,15 @@ impl<F: SequenceService> Client<F> {
         };
         replies.array(commands);
         let (endpoint, mut parser, mut at) = (self.endpoint.clone(), Parser::default(), 0);
-        let keys = commands::keys(&endpoint.node);
+        let keyspace = endpoint.keyspace().ok().flatten();
+        let keys = commands::keys(&endpoint.node, keyspace.as_deref());
         while at < input.len() {
             let (bytes, end) = incr_batch::parse_batch(&mut parser, &input[at..], keys, MAX_TAKES, items);
+            let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                allocate(&endpoint, (self.session.sender.caller(), self.memory.account()), items, results, replies)
-                    .await;
+                let sender = (self.session.sender.caller(), self.memory.account());
+                allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
             }
             match end {
                 BatchEnd::Other(command) => {
@@ -356,37 +361,6 @@ impl<F: SequenceService> Client<F> {
     }
 }
 
-/// Allocates the numbers of a batch and writes the replies.
-async fn allocate<F: SequenceService>(
-    endpoint: &Endpoint<F>,
-    (caller, account): (&Caller, &Account),
-    items: &mut Vec<DecodedItem>,
-    results: &mut Vec<ItemReply<Allocation>>,
-    replies: &mut Replies,
-) {
-    let service = &endpoint.service;
-    let _sample = endpoint.latency.sample(Via::Resp);
-    caller.admit_commands(items);
-    service.try_next_batch(Via::Resp, items, results);
-    // Without routes no owner is known. The client gets the error at once and may retry.
-    if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {
-        match account.charge(items.len() * ITEM_BYTES) {
-            Ok(_pending) => service.complete_batch(call(), items, results).await,
-            Err(OutOfMemory) => results.iter_mut().for_each(|result| {
-                result.get_or_insert(Err(Refusal::OutOfMemory));
-            }),
-        }
-    }
-    for result in results.drain(..) {
-        match result {
-            Some(Ok(allocation)) => replies.integer(allocation.value.0),
-            Some(Err(refusal)) => commands::refuse(replies, &refusal),
-            None => commands::loading(replies),
-        }
-    }
-    items.clear();
-}
-
 thread_local! {
     /// The batch buffers that no connection of this thread uses. There are at most [`MAX_SPARE`] of them. The last
     /// element was used most recently.
@@ -398,14 +372,16 @@ impl Batch {
     fn of_thread() -> Batch {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             let input = vec![0; SHORT_BYTES + READ_BYTES].into();
-            Batch { input, items: Vec::new(), results: Vec::new(), replies: Replies::default() }
+            Batch { input, items: Items::default(), results: Vec::new(), replies: Replies::default() }
         })
     }
 
     fn put_back(mut self) {
-        self.items.clear();
+        self.items.uids.clear();
+        self.items.keys.clear();
         self.results.clear();
-        self.items.shrink_to(KEPT_BYTES / size_of::<DecodedItem>());
+        self.items.uids.shrink_to(KEPT_BYTES / size_of::<DecodedItem>());
+        self.items.keys.shrink_to(KEPT_BYTES / size_of::<KeyedItem>());
         self.results.shrink_to(KEPT_BYTES / size_of::<ItemReply<Allocation>>());
         self.replies.clear(KEPT_BYTES);
         SPARE.with_borrow_mut(|spare| {

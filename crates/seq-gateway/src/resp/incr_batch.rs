@@ -1,9 +1,11 @@
-//! Fast path for INCR: parses consecutive INCR and INCRBY commands into one batch of items.
+//! Fast path for INCR: parses consecutive INCR and INCRBY commands into one batch of items. All items of a batch are
+//! uids, or all are keys, so that each batch is one request to the service and the commands stay in order.
 
 use std::io::Write;
 
+use seq_api::keys::{KeyedItem, Keyspace};
 use seq_api::service::{DecodedItem, Item};
-use seq_core::{Count, Epoch, Uid};
+use seq_core::{Count, Epoch, Uid, limits};
 
 use crate::resp::parse::{Args, Command, Malformed, Parser};
 
@@ -11,16 +13,62 @@ use crate::resp::parse::{Args, Command, Malformed, Parser};
 /// leading zeros names the same uid as a key without them.
 const MAX_UID_DIGITS: usize = 20;
 
+/// Number of keys for which a batch has room from its first key on. It is a usual length of a pipeline.
+const KEYS_AT_ONCE: usize = 64;
+
 /// Reason why a batch ends.
 pub(crate) enum BatchEnd<'a> {
     /// The input is exhausted, or its last command is incomplete.
     Input,
-    /// The batch is full.
+    /// The batch is full, or an INCR of the other kind of counter follows.
     Full,
     /// Another command follows, for example an INCR with invalid arguments.
     Other(Command<'a>),
     /// The following input is not a command.
     Malformed(Malformed),
+}
+
+/// The items of a batch.
+///
+/// Invariant: at most one of the two lists has items.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    pub(crate) uids: Vec<DecodedItem>,
+    pub(crate) keys: Vec<KeyedItem>,
+}
+
+impl Items {
+    /// Returns whether the batch has no item.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.uids.is_empty() && self.keys.is_empty()
+    }
+
+    /// Returns the number of items.
+    fn len(&self) -> usize {
+        self.uids.len() + self.keys.len()
+    }
+
+    /// Adds the item of a command, and returns whether it could be added: all items of a batch are of one kind.
+    #[inline]
+    fn push(&mut self, increment: Increment) -> bool {
+        match increment {
+            Increment::Uid(item) if self.keys.is_empty() => self.uids.push(Ok(item)),
+            Increment::Key(item) if self.uids.is_empty() => {
+                if self.keys.capacity() == 0 {
+                    self.keys.reserve(KEYS_AT_ONCE);
+                }
+                self.keys.push(item);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The item of an INCR or INCRBY.
+enum Increment {
+    Uid(Item),
+    Key(KeyedItem),
 }
 
 /// Parses the INCR and INCRBY commands at the start of `input` into `items`, at most `most` of them. Returns their
@@ -30,44 +78,55 @@ pub(crate) fn parse_batch<'a>(
     input: &'a [u8],
     keys: Keys<'_>,
     most: usize,
-    items: &mut Vec<DecodedItem>,
+    items: &mut Items,
 ) -> (usize, BatchEnd<'a>) {
     let mut at = 0;
     while items.len() < most {
         let rest = &input[at..];
-        if let Some((item, bytes)) = plain(rest, keys).or_else(|| short(rest, keys)) {
-            *parser = Parser::default();
-            items.push(Ok(item));
-            at += bytes;
-            continue;
-        }
-        match parser.next(rest) {
-            Ok(Some(command)) => match increment(&command.args, keys) {
-                Some(item) => {
-                    items.push(Ok(item));
-                    at += command.bytes;
-                }
-                None => return (at, BatchEnd::Other(command)),
+        let (increment, bytes) = match plain(rest, keys).or_else(|| short(rest, keys)) {
+            Some(parsed) => {
+                *parser = Parser::default();
+                parsed
+            }
+            None => match parser.next(rest) {
+                Ok(Some(command)) => match increment(&command.args, keys) {
+                    Some(item) => (item, command.bytes),
+                    None => return (at, BatchEnd::Other(command)),
+                },
+                Ok(None) => return (at, BatchEnd::Input),
+                Err(malformed) => return (at, BatchEnd::Malformed(malformed)),
             },
-            Ok(None) => return (at, BatchEnd::Input),
-            Err(malformed) => return (at, BatchEnd::Malformed(malformed)),
+        };
+        if !items.push(increment) {
+            break;
         }
+        at += bytes;
     }
     (at, BatchEnd::Full)
+}
+
+/// Returns the key of the command at `index` of a batch, whose encoded commands are `batch`.
+pub(crate) fn key_at(batch: &[u8], index: usize) -> &[u8] {
+    let (mut parser, mut at) = (Parser::default(), 0);
+    let mut commands = std::iter::from_fn(|| {
+        let command = parser.next(&batch[at..]).ok()??;
+        at += command.bytes;
+        Some(command)
+    });
+    commands.nth(index).and_then(|command| command.args.iter().nth(1)).unwrap_or_default()
 }
 
 /// Parses an INCR in the form that nearly every client sends, and also returns its length in bytes. For commands in
 /// other forms, the caller uses the slower [`short`], and if this fails too, the [`Parser`].
 #[inline]
-fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
+fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Increment, usize)> {
     let (key, rest) = sized(input.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$")?)?;
-    let item = Item { uid: keys.uid(key)?, count: Count::ONE, epoch: Epoch(0) };
-    Some((item, input.len() - rest.len()))
+    Some((keys.increment(key, Count::ONE)?, input.len() - rest.len()))
 }
 
 /// Parses an INCR or INCRBY whose arguments each have less than a hundred bytes. Also returns the length of the command
 /// in bytes.
-fn short(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
+fn short(input: &[u8], keys: Keys<'_>) -> Option<(Increment, usize)> {
     let (by, rest) = match input {
         [b'*', b'2', b'\r', b'\n', rest @ ..] => (false, rest),
         [b'*', b'3', b'\r', b'\n', rest @ ..] => (true, rest),
@@ -76,9 +135,10 @@ fn short(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (name, rest) = sized(rest.strip_prefix(b"$")?)?;
     let (key, rest) = sized(rest.strip_prefix(b"$")?)?;
     let (count, rest) = if by { sized(rest.strip_prefix(b"$")?)? } else { (&b"1"[..], rest) };
-    let matches = name.eq_ignore_ascii_case(if by { b"INCRBY" } else { b"INCR" });
-    let item = Item { uid: keys.uid(key).filter(|_| matches)?, count: amount(count)?, epoch: Epoch(0) };
-    Some((item, input.len() - rest.len()))
+    if !name.eq_ignore_ascii_case(if by { b"INCRBY" } else { b"INCR" }) {
+        return None;
+    }
+    Some((keys.increment(key, amount(count)?)?, input.len() - rest.len()))
 }
 
 /// Parses a length of one or two digits, and the string of this length that follows. Returns the string and the rest of
@@ -111,7 +171,7 @@ pub(crate) fn parse_one<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, Bat
 }
 
 /// Returns the item of an INCR or INCRBY; `None` if it is another command or has invalid arguments.
-fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Item> {
+fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Increment> {
     let mut args = args.iter();
     let name = args.next()?;
     let by = match name.len() {
@@ -119,18 +179,48 @@ fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Item> {
         6 if name.eq_ignore_ascii_case(b"INCRBY") => true,
         _ => return None,
     };
-    let uid = keys.uid(args.next()?)?;
+    let key = args.next()?;
     let count = if by { amount(args.next()?)? } else { Count::ONE };
-    args.next().is_none().then_some(Item { uid, count, epoch: Epoch(0) })
+    if args.next().is_some() { None } else { keys.increment(key, count) }
 }
 
-/// Mapping from keys to uids.
+/// Mapping from the keys of Redis to counters.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
+    /// Prefix of the keys that name uids.
     pub(crate) prefix: &'a [u8],
+    /// Prefix of the keys that name series; empty if there are none.
+    pub(crate) id_prefix: &'a [u8],
+    /// Keyspace of all other keys; `None` if they name no counter.
+    pub(crate) keyspace: Option<&'a Keyspace>,
 }
 
 impl Keys<'_> {
+    /// Returns the item of an INCR that allocates `count` numbers; `None` if the key names no counter.
+    #[inline]
+    fn increment(self, key: &[u8], count: Count) -> Option<Increment> {
+        match self.uid(key) {
+            Some(uid) => Some(Increment::Uid(Item { uid, count, epoch: Epoch(0) })),
+            None => self.keyed(key, count).map(Increment::Key),
+        }
+    }
+
+    /// Returns the item of a key of the keyspace, of a key that names no uid; `None` if it is no key of the keyspace.
+    #[inline]
+    fn keyed(self, key: &[u8], count: Count) -> Option<KeyedItem> {
+        let keyspace = self.keyspace?;
+        if self.is_series(key) || !(1..=limits::MAX_KEY_BYTES).contains(&key.len()) {
+            return None;
+        }
+        Some(KeyedItem { key: keyspace.locate(key)?, count, epoch: Epoch(0) })
+    }
+
+    /// Returns whether a key names a series, by its prefix.
+    #[inline]
+    pub(crate) fn is_series(self, key: &[u8]) -> bool {
+        !self.id_prefix.is_empty() && key.starts_with(self.id_prefix)
+    }
+
     /// Returns the uid that a key names; `None` if the key does not name a sequence.
     #[inline]
     pub(crate) fn uid(self, key: &[u8]) -> Option<Uid> {
@@ -178,26 +268,86 @@ fn value(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use seq_core::SectionId;
+    use seq_core::keyspace::{BUCKETS, Hashing, Seed};
+    use seq_core::layout::SectionRun;
 
     use super::*;
 
-    const KEYS: Keys<'_> = Keys { prefix: b"seq:" };
+    const KEYS: Keys<'_> = Keys { prefix: b"seq:", id_prefix: b"id:", keyspace: None };
+
+    fn keyspace() -> Keyspace {
+        let buckets = SectionRun { first: SectionId(10), sections: BUCKETS.into() };
+        Keyspace { name: "main".to_owned(), hashing: Hashing::new(Seed::new([7; 16])), buckets }
+    }
 
     /// Parses the items of an input. Checks that the same input in single bytes yields the same items.
     fn parsed(input: &[u8]) -> Vec<(u64, u32)> {
         let parse = |input: &[u8]| {
-            let mut items = Vec::new();
+            let mut items = Items::default();
             let (bytes, _) = parse_batch(&mut Parser::default(), input, KEYS, 100, &mut items);
-            let items = items.into_iter().map(|item| item.map(|item| (item.uid.0, item.count.get())).unwrap());
+            let items = items.uids.into_iter().map(|item| item.map(|item| (item.uid.0, item.count.get())).unwrap());
             (bytes, items.collect::<Vec<_>>())
         };
         let (whole, items) = parse(input);
-        let (mut parser, mut found, mut at) = (Parser::default(), Vec::new(), 0);
+        let (mut parser, mut found, mut at) = (Parser::default(), Items::default(), 0);
         for end in 0..=input.len() {
             at += parse_batch(&mut parser, &input[at..end], KEYS, 100, &mut found).0;
         }
-        assert_eq!((at, found.len()), (whole, items.len()));
+        assert_eq!((at, found.uids.len()), (whole, items.len()));
         items
+    }
+
+    /// Returns an INCR as clients send it.
+    fn incr(key: &[u8]) -> Vec<u8> {
+        [format!("*2\r\n$4\r\nINCR\r\n${}\r\n", key.len()).as_bytes(), key, b"\r\n"].concat()
+    }
+
+    #[test]
+    fn a_batch_has_uids_or_keys_and_ends_at_the_other_kind() {
+        let keyspace = keyspace();
+        let keys = Keys { keyspace: Some(&keyspace), ..KEYS };
+        let sent: [&[u8]; 6] = [b"seq:1", b"conv:1", b"\0\r\n\xff", b"seq:x", b"seq:2", b"conv:1"];
+        let input: Vec<u8> = sent.iter().flat_map(|key| incr(key)).collect();
+        let (mut at, mut runs) = (0, Vec::new());
+        loop {
+            let mut items = Items::default();
+            let (bytes, end) = parse_batch(&mut Parser::default(), &input[at..], keys, 100, &mut items);
+            let of = |index| key_at(&input[at..at + bytes], index).to_vec();
+            for (index, item) in items.keys.iter().enumerate() {
+                assert_eq!(Some(item.key), keyspace.locate(&of(index)), "{index}");
+            }
+            runs.push((items.uids.len(), items.keys.len()));
+            at += bytes;
+            if let BatchEnd::Input = end {
+                break;
+            }
+        }
+        assert_eq!((at, runs), (input.len(), vec![(1, 0), (0, 3), (1, 0), (0, 1)]));
+    }
+
+    #[test]
+    fn a_key_is_taken_whole_in_every_form_of_an_increment() {
+        let keyspace = keyspace();
+        let keys = Keys { keyspace: Some(&keyspace), ..KEYS };
+        let long = [b'x'; limits::MAX_KEY_BYTES];
+        let taken = |input: &[u8]| {
+            let mut items = Items::default();
+            let (bytes, _) = parse_batch(&mut Parser::default(), input, keys, 100, &mut items);
+            assert_eq!(bytes > 0, !items.is_empty());
+            items.keys.iter().map(|item| (item.key, item.count.get())).collect::<Vec<_>>()
+        };
+        let located = |key: &[u8]| keyspace.locate(key).unwrap();
+        assert_eq!(taken(b"*3\r\n$6\r\nincrby\r\n$5\r\na{b}c\r\n$2\r\n40\r\n"), [(located(b"a{b}c"), 40)]);
+        assert_eq!(taken(b"INCR conv:42\r\n"), [(located(b"conv:42"), 1)]);
+        assert_eq!(taken(&incr(&long)), [(located(&long), 1)]);
+        for other in [&b"id:orders"[..], b"", &[b'x'; limits::MAX_KEY_BYTES + 1]] {
+            assert_eq!(taken(&incr(other)), [], "{}", other.escape_ascii());
+        }
+        assert_eq!(taken(&incr(b"ids:7")), [(located(b"ids:7"), 1)]);
+        let none = Keys { id_prefix: b"", ..keys };
+        assert!(none.keyed(b"id:orders", Count::ONE).is_some(), "without a prefix no key names a series");
+        assert!(KEYS.keyed(b"conv:42", Count::ONE).is_none());
     }
 
     #[test]
@@ -238,11 +388,66 @@ mod tests {
         fn the_fast_path_agrees_with_the_parser(input in inputs()) {
             let (mut items, mut parser, mut at) = (Vec::new(), Parser::default(), 0);
             while let Ok(Some(command)) = parser.next(&input[at..]) {
-                let Some(item) = increment(&command.args, KEYS) else { break };
+                let Some(Increment::Uid(item)) = increment(&command.args, KEYS) else { break };
                 items.push((item.uid.0, item.count.get()));
                 at += command.bytes;
             }
             prop_assert_eq!(parsed(&input), items);
+        }
+    }
+
+    fn inputs_with_keys() -> impl Strategy<Value = Vec<u8>> {
+        let key = prop_oneof![
+            prop::sample::select(vec![&b"conv:1"[..], b"seq:7", b"seq:", b"id:orders", b"{a}b", b"\r\n", b""])
+                .prop_map(<[u8]>::to_vec),
+            prop::collection::vec(any::<u8>(), 95..105),
+            prop::collection::vec(any::<u8>(), 510..515),
+        ];
+        let command = key.prop_flat_map(|key| {
+            let head = format!("*3\r\n$6\r\nINCRBY\r\n${}\r\n", key.len());
+            let by = [head.as_bytes(), &key, b"\r\n$1\r\n7\r\n"].concat();
+            prop::sample::select(vec![incr(&key), by])
+        });
+        let whole = prop::collection::vec(command, 0..6).prop_map(|commands| commands.concat());
+        (whole, any::<prop::sample::Index>()).prop_map(|(whole, end)| match end.index(4) {
+            0 => whole[..end.index(whole.len() + 1)].to_vec(),
+            _ => whole,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn runs_of_keys_and_uids_agree_with_the_parser(input in inputs_with_keys()) {
+            let keyspace = keyspace();
+            let keys = Keys { keyspace: Some(&keyspace), ..KEYS };
+            let (mut expected, mut parser, mut at) = (Vec::new(), Parser::default(), 0);
+            while let Ok(Some(command)) = parser.next(&input[at..]) {
+                let item = match increment(&command.args, keys) {
+                    Some(Increment::Uid(item)) => format!("{item:?}"),
+                    Some(Increment::Key(item)) => format!("{item:?}"),
+                    None => "another command".to_owned(),
+                };
+                expected.push(item);
+                at += command.bytes;
+            }
+            let (mut found, mut parser, mut at) = (Vec::new(), Parser::default(), 0);
+            loop {
+                let mut items = Items::default();
+                let (bytes, end) = parse_batch(&mut parser, &input[at..], keys, 3, &mut items);
+                prop_assert!(items.uids.is_empty() || items.keys.is_empty());
+                found.extend(items.uids.iter().map(|item| format!("{:?}", item.unwrap())));
+                found.extend(items.keys.iter().map(|item| format!("{item:?}")));
+                at += bytes;
+                match end {
+                    BatchEnd::Full => {}
+                    BatchEnd::Other(command) => {
+                        found.push("another command".to_owned());
+                        at += command.bytes;
+                    }
+                    BatchEnd::Input | BatchEnd::Malformed(_) => break,
+                }
+            }
+            prop_assert_eq!(found, expected);
         }
     }
 

@@ -66,23 +66,28 @@ const LOWERING: &[(&str, i64)] = &[
     ("UNLINK", -2),
     ("FLUSHALL", -1),
     ("FLUSHDB", -1),
-    ("EXPIRE", -3),
-    ("PEXPIRE", -3),
-    ("EXPIREAT", -3),
-    ("PEXPIREAT", -3),
     ("DECR", 2),
     ("DECRBY", 3),
     ("GETDEL", 2),
-    ("GETEX", -2),
     ("GETSET", 3),
-    ("SETEX", 4),
-    ("PSETEX", 4),
     ("RENAME", 3),
     ("RENAMENX", 3),
     ("MOVE", 3),
     ("RESTORE", -4),
     ("SWAPDB", 3),
     ("COPY", -3),
+];
+
+/// Commands that would remove a number after some time, with their arities.
+#[rustfmt::skip]
+const EXPIRING: &[(&str, i64)] = &[
+    ("EXPIRE", -3),
+    ("PEXPIRE", -3),
+    ("EXPIREAT", -3),
+    ("PEXPIREAT", -3),
+    ("GETEX", -2),
+    ("SETEX", 4),
+    ("PSETEX", 4),
 ];
 
 /// Redis commands for values that are not numbers, with their arities. Each command is listed, and not only the
@@ -195,6 +200,7 @@ const OTHER_TYPES: &[(&str, i64)] = &[
 /// Reason why a command is not supported.
 pub(super) enum Unserved {
     Lowering,
+    Expiring,
     OtherType,
     /// `WATCH`, because there is no state to watch.
     Watching,
@@ -208,6 +214,8 @@ pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
     };
     if let Some(arity) = arity(LOWERING) {
         (Unserved::Lowering, Some(arity))
+    } else if let Some(arity) = arity(EXPIRING) {
+        (Unserved::Expiring, Some(arity))
     } else if let Some(arity) = arity(OTHER_TYPES) {
         (Unserved::OtherType, Some(arity))
     } else if name.eq_ignore_ascii_case(b"WATCH") {
@@ -241,6 +249,7 @@ pub(super) fn info(node: &Node) -> String {
     line("connected_slaves", &0);
     line("\r\n# Sequences\r\nkey_prefix", &node.config.prefix);
     line("id_key_prefix", &node.config.id_prefix);
+    line("keyspace", &node.config.keyspace);
     line("max_keys", &(MAX_ARGS - 1));
     text
 }

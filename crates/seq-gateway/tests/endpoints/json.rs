@@ -215,16 +215,18 @@ async fn the_description_matches_the_served_paths() {
         methods += usize::from(is_rpc);
         let key = if path.starts_with("/api/snowflake/") { "tweets" } else { "orders" };
         let concrete = path.replace("{uid}", "1").replace("{name}", key).replace("{key}", key).replace("{id}", "1");
+        let concrete = concrete.replace("{keyspace}", "main");
         let takes = is_rpc || path.contains("/next/") || path.contains("/get/");
         let verb = if takes { "POST" } else { "GET" };
         assert_eq!(operations.as_object().unwrap().keys().collect::<Vec<_>>(), [&verb.to_lowercase()]);
-        let body = if is_rpc { r#"{"series":"orders"}"# } else { "" };
+        let body = if is_rpc { r#"{"series":"orders","keyspace":"main","key":"conv:42"}"# } else { "" };
         let status = http1(server.addr, verb, &concrete, &json_headers(&[]), body).await.status;
         assert!(status == 200 || status == 400 && is_rpc, "{verb} {concrete}: {status}");
     }
-    assert_eq!(methods, 6 + 5, "every unary method of both services");
+    assert_eq!(methods, 6 + 5 + 5, "every unary method of the services");
     let hint = http1(server.addr, "GET", "/", &[], "").await;
-    for path in ["/api/seq/next/{uid}", "/api/id/next/{name}", "/api/segment/get/{key}", "/api/openapi.json"] {
+    let key = "/api/key/next/{keyspace}/{key}";
+    for path in ["/api/seq/next/{uid}", key, "/api/id/next/{name}", "/api/segment/get/{key}", "/api/openapi.json"] {
         assert!(hint.body.contains(path), "{path}: {hint:?}");
     }
     assert_eq!(http1(server.addr, "POST", "/", &[], "").await.status, 405);

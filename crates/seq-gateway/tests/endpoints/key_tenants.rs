@@ -1,4 +1,4 @@
-//! Keys of tenants: who may use keys, and the quotas of those who may.
+//! Keys of tenants: which tenants may use keys, and the quotas of these tenants.
 
 use seq_api::node_events::NodeEvents;
 use seq_proto::status;

@@ -57,7 +57,12 @@ impl Port {
 
     /// Starts a port whose callers are of tenants.
     pub(crate) fn open_to(tenants: Tenants) -> Port {
-        let port = Port::open_full(1_000, RespConfig::defaults(), MemoryBudget::unlimited(), Some(tenants));
+        Port::open_to_with(tenants, RespConfig::defaults())
+    }
+
+    /// Starts a port of a tenant's callers with these settings.
+    pub(crate) fn open_to_with(tenants: Tenants, config: RespConfig) -> Port {
+        let port = Port::open_full(1_000, config, MemoryBudget::unlimited(), Some(tenants));
         port.twin.route(1);
         port
     }
@@ -369,7 +374,7 @@ async fn unsupported_commands_are_refused_with_the_reason() {
             > FLUSHALL
             -ERR 'FLUSHALL' is refused: numbers never go back, and none is ever removed
             > EXPIRE seq:1 10
-            -ERR 'EXPIRE' is refused: numbers never go back, and none is ever removed
+            -ERR 'EXPIRE' is refused: numbers never go back, and none is ever removed. A counter that expires, as of a rate limiter, is no sequence
             > DECR seq:1
             -ERR 'DECR' is refused: numbers never go back, and none is ever removed
             > GETSET seq:1 1

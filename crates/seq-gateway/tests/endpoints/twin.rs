@@ -40,6 +40,8 @@ pub(crate) struct Twin {
     pub(crate) ready: Arc<AtomicBool>,
     /// Whether no section has an owner.
     unserved: Arc<AtomicBool>,
+    /// Whether the last numbers of keys are read as upper bounds.
+    pub(crate) bounds_of_keys: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -237,6 +239,10 @@ impl SequenceService for Twin {
         inner.calls.push(call);
         let mut take = |hash, count: u64| {
             let last: &mut u64 = inner.keys.entry(hash).or_default();
+            // The numbers of keys end here at the highest number to which one can be raised.
+            if *last + count >= 1 << 62 {
+                return Err(Refusal::Exhausted { uid: Uid(0), count: count as u32 });
+            }
             let prev = std::mem::replace(last, *last + count);
             Ok(Allocation { value: Seq(*last), prev: Seq(prev), epoch: Epoch(1), lost: 0 })
         };
@@ -246,16 +252,24 @@ impl SequenceService for Twin {
     async fn current_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Current, Refusal>> {
         let mut inner = self.inner.lock();
         inner.calls.push(call);
+        let exact = !self.bounds_of_keys.load(Relaxed);
         let value = |hash| Seq(inner.keys.get(&hash).copied().unwrap_or(0));
-        let current = |value| Ok(Current { reading: Reading { value, exact: true }, epoch: Epoch(1) });
+        let current = |value| Ok(Current { reading: Reading { value, exact }, epoch: Epoch(1) });
         items.items.iter().map(|item| current(value(item.key.hash))).collect()
     }
 
     async fn advance_keys(&self, call: Call, items: KeyedItems, to: Target) -> Vec<Result<Epoch, Refusal>> {
         let mut inner = self.inner.lock();
         inner.calls.push(call);
-        items.items.iter().for_each(|item| _ = inner.keys.insert(item.key.hash, to.seq().0));
-        items.items.iter().map(|_| Ok(Epoch(1))).collect()
+        let mut advance = |hash| {
+            let last: &mut u64 = inner.keys.entry(hash).or_default();
+            if *last > to.seq().0 {
+                return Err(Refusal::AlreadyPast { uid: Uid(0) });
+            }
+            *last = to.seq().0;
+            Ok(Epoch(1))
+        };
+        items.items.iter().map(|item| advance(item.key.hash)).collect()
     }
 
     fn all_series(&self) -> Vec<Arc<IdSeries>> {

@@ -213,6 +213,204 @@ impl<'de> serde::Deserialize<'de> for AdvanceIdResponse {
         deserializer.deserialize_struct("seqsvr.v1.AdvanceIdResponse", FIELDS, GeneratedVisitor)
     }
 }
+impl serde::Serialize for AdvanceKeyRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.AdvanceKeyRequest", len)?;
+        if true {
+            struct_ser.serialize_field("keyspace", &self.keyspace)?;
+        }
+        if true {
+            struct_ser.serialize_field("key", &self.key)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("rawKey", pbjson::private::base64::encode(&self.raw_key).as_str())?;
+        }
+        if let Some(v) = self.to.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("to", ToString::to_string(&v).as_str())?;
+        }
+        if let Some(v) = self.route_version.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("routeVersion", ToString::to_string(&v).as_str())?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("epoch", ToString::to_string(&self.epoch).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for AdvanceKeyRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "keyspace",
+            "key",
+            "raw_key",
+            "rawKey",
+            "to",
+            "route_version",
+            "routeVersion",
+            "epoch",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Keyspace,
+            Key,
+            RawKey,
+            To,
+            RouteVersion,
+            Epoch,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "keyspace" => Ok(GeneratedField::Keyspace),
+                            "key" => Ok(GeneratedField::Key),
+                            "rawKey" | "raw_key" => Ok(GeneratedField::RawKey),
+                            "to" => Ok(GeneratedField::To),
+                            "routeVersion" | "route_version" => Ok(GeneratedField::RouteVersion),
+                            "epoch" => Ok(GeneratedField::Epoch),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = AdvanceKeyRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.AdvanceKeyRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<AdvanceKeyRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut keyspace__ = None;
+                let mut key__ = None;
+                let mut raw_key__ = None;
+                let mut to__ = None;
+                let mut route_version__ = None;
+                let mut epoch__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Keyspace => {
+                            if keyspace__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("keyspace"));
+                            }
+                            keyspace__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Key => {
+                            if key__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("key"));
+                            }
+                            key__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::RawKey => {
+                            if raw_key__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("rawKey"));
+                            }
+                            raw_key__ = 
+                                Some(map_.next_value::<::pbjson::private::BytesDeserialize<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::To => {
+                            if to__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("to"));
+                            }
+                            to__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::RouteVersion => {
+                            if route_version__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("routeVersion"));
+                            }
+                            route_version__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::Epoch => {
+                            if epoch__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("epoch"));
+                            }
+                            epoch__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(AdvanceKeyRequest {
+                    keyspace: keyspace__.unwrap_or_default(),
+                    key: key__.unwrap_or_default(),
+                    raw_key: raw_key__.unwrap_or_default(),
+                    to: to__,
+                    route_version: route_version__,
+                    epoch: epoch__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.AdvanceKeyRequest", FIELDS, GeneratedVisitor)
+    }
+}
 impl serde::Serialize for AdvanceRequest {
     #[allow(deprecated)]
     fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
@@ -883,6 +1081,359 @@ impl<'de> serde::Deserialize<'de> for CurrentIdResponse {
             }
         }
         deserializer.deserialize_struct("seqsvr.v1.CurrentIdResponse", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for CurrentKeyRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.CurrentKeyRequest", len)?;
+        if true {
+            struct_ser.serialize_field("keyspace", &self.keyspace)?;
+        }
+        if true {
+            struct_ser.serialize_field("key", &self.key)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("rawKey", pbjson::private::base64::encode(&self.raw_key).as_str())?;
+        }
+        if let Some(v) = self.route_version.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("routeVersion", ToString::to_string(&v).as_str())?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("epoch", ToString::to_string(&self.epoch).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for CurrentKeyRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "keyspace",
+            "key",
+            "raw_key",
+            "rawKey",
+            "route_version",
+            "routeVersion",
+            "epoch",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Keyspace,
+            Key,
+            RawKey,
+            RouteVersion,
+            Epoch,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "keyspace" => Ok(GeneratedField::Keyspace),
+                            "key" => Ok(GeneratedField::Key),
+                            "rawKey" | "raw_key" => Ok(GeneratedField::RawKey),
+                            "routeVersion" | "route_version" => Ok(GeneratedField::RouteVersion),
+                            "epoch" => Ok(GeneratedField::Epoch),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = CurrentKeyRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.CurrentKeyRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<CurrentKeyRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut keyspace__ = None;
+                let mut key__ = None;
+                let mut raw_key__ = None;
+                let mut route_version__ = None;
+                let mut epoch__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Keyspace => {
+                            if keyspace__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("keyspace"));
+                            }
+                            keyspace__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Key => {
+                            if key__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("key"));
+                            }
+                            key__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::RawKey => {
+                            if raw_key__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("rawKey"));
+                            }
+                            raw_key__ = 
+                                Some(map_.next_value::<::pbjson::private::BytesDeserialize<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::RouteVersion => {
+                            if route_version__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("routeVersion"));
+                            }
+                            route_version__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::Epoch => {
+                            if epoch__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("epoch"));
+                            }
+                            epoch__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(CurrentKeyRequest {
+                    keyspace: keyspace__.unwrap_or_default(),
+                    key: key__.unwrap_or_default(),
+                    raw_key: raw_key__.unwrap_or_default(),
+                    route_version: route_version__,
+                    epoch: epoch__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.CurrentKeyRequest", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for CurrentKeysRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.CurrentKeysRequest", len)?;
+        if true {
+            struct_ser.serialize_field("keyspace", &self.keyspace)?;
+        }
+        if true {
+            struct_ser.serialize_field("keys", &self.keys)?;
+        }
+        if true {
+            struct_ser.serialize_field("rawKeys", &self.raw_keys.iter().map(pbjson::private::base64::encode).collect::<Vec<_>>())?;
+        }
+        if let Some(v) = self.route_version.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("routeVersion", ToString::to_string(&v).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("knownEpochs", &self.known_epochs.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for CurrentKeysRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "keyspace",
+            "keys",
+            "raw_keys",
+            "rawKeys",
+            "route_version",
+            "routeVersion",
+            "known_epochs",
+            "knownEpochs",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Keyspace,
+            Keys,
+            RawKeys,
+            RouteVersion,
+            KnownEpochs,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "keyspace" => Ok(GeneratedField::Keyspace),
+                            "keys" => Ok(GeneratedField::Keys),
+                            "rawKeys" | "raw_keys" => Ok(GeneratedField::RawKeys),
+                            "routeVersion" | "route_version" => Ok(GeneratedField::RouteVersion),
+                            "knownEpochs" | "known_epochs" => Ok(GeneratedField::KnownEpochs),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = CurrentKeysRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.CurrentKeysRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<CurrentKeysRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut keyspace__ = None;
+                let mut keys__ = None;
+                let mut raw_keys__ = None;
+                let mut route_version__ = None;
+                let mut known_epochs__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Keyspace => {
+                            if keyspace__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("keyspace"));
+                            }
+                            keyspace__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Keys => {
+                            if keys__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("keys"));
+                            }
+                            keys__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::RawKeys => {
+                            if raw_keys__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("rawKeys"));
+                            }
+                            raw_keys__ = 
+                                Some(map_.next_value::<Vec<::pbjson::private::BytesDeserialize<_>>>()?
+                                    .into_iter().map(|x| x.0).collect())
+                            ;
+                        }
+                        GeneratedField::RouteVersion => {
+                            if route_version__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("routeVersion"));
+                            }
+                            route_version__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::KnownEpochs => {
+                            if known_epochs__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("knownEpochs"));
+                            }
+                            known_epochs__ = 
+                                Some(map_.next_value::<crate::json::List<_>>()?
+                                    .into_iter().map(|x| x.0).collect())
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(CurrentKeysRequest {
+                    keyspace: keyspace__.unwrap_or_default(),
+                    keys: keys__.unwrap_or_default(),
+                    raw_keys: raw_keys__.unwrap_or_default(),
+                    route_version: route_version__,
+                    known_epochs: known_epochs__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.CurrentKeysRequest", FIELDS, GeneratedVisitor)
     }
 }
 impl serde::Serialize for CurrentManyRequest {
@@ -3338,6 +3889,398 @@ impl<'de> serde::Deserialize<'de> for NextIdsResponse {
             }
         }
         deserializer.deserialize_struct("seqsvr.v1.NextIdsResponse", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for NextKeyRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.NextKeyRequest", len)?;
+        if true {
+            struct_ser.serialize_field("keyspace", &self.keyspace)?;
+        }
+        if true {
+            struct_ser.serialize_field("key", &self.key)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("rawKey", pbjson::private::base64::encode(&self.raw_key).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("count", &self.count)?;
+        }
+        if let Some(v) = self.route_version.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("routeVersion", ToString::to_string(&v).as_str())?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("epoch", ToString::to_string(&self.epoch).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for NextKeyRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "keyspace",
+            "key",
+            "raw_key",
+            "rawKey",
+            "count",
+            "route_version",
+            "routeVersion",
+            "epoch",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Keyspace,
+            Key,
+            RawKey,
+            Count,
+            RouteVersion,
+            Epoch,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "keyspace" => Ok(GeneratedField::Keyspace),
+                            "key" => Ok(GeneratedField::Key),
+                            "rawKey" | "raw_key" => Ok(GeneratedField::RawKey),
+                            "count" => Ok(GeneratedField::Count),
+                            "routeVersion" | "route_version" => Ok(GeneratedField::RouteVersion),
+                            "epoch" => Ok(GeneratedField::Epoch),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = NextKeyRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.NextKeyRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<NextKeyRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut keyspace__ = None;
+                let mut key__ = None;
+                let mut raw_key__ = None;
+                let mut count__ = None;
+                let mut route_version__ = None;
+                let mut epoch__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Keyspace => {
+                            if keyspace__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("keyspace"));
+                            }
+                            keyspace__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Key => {
+                            if key__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("key"));
+                            }
+                            key__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::RawKey => {
+                            if raw_key__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("rawKey"));
+                            }
+                            raw_key__ = 
+                                Some(map_.next_value::<::pbjson::private::BytesDeserialize<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Count => {
+                            if count__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("count"));
+                            }
+                            count__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::RouteVersion => {
+                            if route_version__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("routeVersion"));
+                            }
+                            route_version__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::Epoch => {
+                            if epoch__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("epoch"));
+                            }
+                            epoch__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(NextKeyRequest {
+                    keyspace: keyspace__.unwrap_or_default(),
+                    key: key__.unwrap_or_default(),
+                    raw_key: raw_key__.unwrap_or_default(),
+                    count: count__.unwrap_or_default(),
+                    route_version: route_version__,
+                    epoch: epoch__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.NextKeyRequest", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for NextKeysRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.NextKeysRequest", len)?;
+        if true {
+            struct_ser.serialize_field("keyspace", &self.keyspace)?;
+        }
+        if true {
+            struct_ser.serialize_field("keys", &self.keys)?;
+        }
+        if true {
+            struct_ser.serialize_field("rawKeys", &self.raw_keys.iter().map(pbjson::private::base64::encode).collect::<Vec<_>>())?;
+        }
+        if true {
+            struct_ser.serialize_field("counts", &self.counts)?;
+        }
+        if let Some(v) = self.route_version.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("routeVersion", ToString::to_string(&v).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("knownEpochs", &self.known_epochs.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for NextKeysRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "keyspace",
+            "keys",
+            "raw_keys",
+            "rawKeys",
+            "counts",
+            "route_version",
+            "routeVersion",
+            "known_epochs",
+            "knownEpochs",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Keyspace,
+            Keys,
+            RawKeys,
+            Counts,
+            RouteVersion,
+            KnownEpochs,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "keyspace" => Ok(GeneratedField::Keyspace),
+                            "keys" => Ok(GeneratedField::Keys),
+                            "rawKeys" | "raw_keys" => Ok(GeneratedField::RawKeys),
+                            "counts" => Ok(GeneratedField::Counts),
+                            "routeVersion" | "route_version" => Ok(GeneratedField::RouteVersion),
+                            "knownEpochs" | "known_epochs" => Ok(GeneratedField::KnownEpochs),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = NextKeysRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.NextKeysRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<NextKeysRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut keyspace__ = None;
+                let mut keys__ = None;
+                let mut raw_keys__ = None;
+                let mut counts__ = None;
+                let mut route_version__ = None;
+                let mut known_epochs__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Keyspace => {
+                            if keyspace__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("keyspace"));
+                            }
+                            keyspace__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Keys => {
+                            if keys__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("keys"));
+                            }
+                            keys__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::RawKeys => {
+                            if raw_keys__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("rawKeys"));
+                            }
+                            raw_keys__ = 
+                                Some(map_.next_value::<Vec<::pbjson::private::BytesDeserialize<_>>>()?
+                                    .into_iter().map(|x| x.0).collect())
+                            ;
+                        }
+                        GeneratedField::Counts => {
+                            if counts__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("counts"));
+                            }
+                            counts__ = 
+                                Some(map_.next_value::<crate::json::List<_>>()?
+                                    .into_iter().map(|x| x.0).collect())
+                            ;
+                        }
+                        GeneratedField::RouteVersion => {
+                            if route_version__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("routeVersion"));
+                            }
+                            route_version__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::KnownEpochs => {
+                            if known_epochs__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("knownEpochs"));
+                            }
+                            known_epochs__ = 
+                                Some(map_.next_value::<crate::json::List<_>>()?
+                                    .into_iter().map(|x| x.0).collect())
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(NextKeysRequest {
+                    keyspace: keyspace__.unwrap_or_default(),
+                    keys: keys__.unwrap_or_default(),
+                    raw_keys: raw_keys__.unwrap_or_default(),
+                    counts: counts__.unwrap_or_default(),
+                    route_version: route_version__,
+                    known_epochs: known_epochs__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.NextKeysRequest", FIELDS, GeneratedVisitor)
     }
 }
 impl serde::Serialize for NextManyRequest {

@@ -1,24 +1,23 @@
 //! SEQ.NEXT and SEQ.GET: numbers with the details that the other protocols also return.
 
-use seq_api::service::{Item, SequenceService, Via};
-use seq_core::{Count, Epoch, limits};
+use seq_api::service::{SequenceService, Via};
+use seq_core::{Count, limits};
 use seq_tenant::Caller;
 
-use super::call;
-use super::{Invocation, loading, refuse, uid};
+use super::{Invocation, counters, loading, reads};
 use crate::resp::Endpoint;
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::integer;
 
-/// Executes `SEQ.NEXT key [n]`. The reply has the last number allocated, the number that was allocated for the uid
-/// directly before this command, the number of attempts with unknown outcome, and the epoch.
+/// Executes `SEQ.NEXT key [n]`. The reply has the last number allocated, the number that was allocated for the
+/// counter directly before this command, the number of attempts with unknown outcome, and the epoch.
 pub(super) async fn next<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
+    let Some(counter) = counters::find(endpoint, invocation.get(1), replies) else { return };
     let amount = match invocation.args.count() {
         2 => Some(1),
         3 => integer(invocation.get(2)),
@@ -31,11 +30,7 @@ pub(super) async fn next<F: SequenceService>(
         return loading(replies);
     }
     let _sample = endpoint.latency.sample(Via::Resp);
-    let allocated = match caller.admit_one(Item { uid, count, epoch: Epoch(0) }) {
-        Ok(item) => endpoint.service.next(call(), item).await,
-        Err(refusal) => Err(refusal),
-    };
-    match allocated {
+    match counter.next(endpoint, caller, count).await {
         Ok(allocation) => {
             replies.array(4);
             replies.integer(allocation.value.0);
@@ -43,7 +38,7 @@ pub(super) async fn next<F: SequenceService>(
             replies.integer(allocation.lost.into());
             replies.integer(allocation.epoch.0);
         }
-        Err(refusal) => refuse(replies, &refusal),
+        Err(refusal) => counter.refuse(endpoint, replies, &refusal),
     }
 }
 
@@ -54,7 +49,7 @@ pub(super) async fn get<F: SequenceService>(
     key: &[u8],
     replies: &mut Replies,
 ) {
-    let Some((_, current)) = super::current(endpoint, caller, key, replies).await else { return };
+    let Some((_, current)) = reads::current(endpoint, caller, key, replies).await else { return };
     replies.array(3);
     replies.integer(current.reading.value.0);
     replies.bulk(if current.reading.exact { b"exact" } else { b"upper_bound" });
