@@ -243,17 +243,19 @@ fn an_import_of_many_keys_is_continued_after_kills() {
     fs::write(&file, format!("key,value\n{rows}")).unwrap();
     let import = ["import", "--from", &file, "--keyspace", "main", "--addr", &addr, "--yes", "--progress", &progress];
     // At this rate, the import would end after the last kill.
-    let rate = (count / 6).to_string();
+    let longest = 1_100 + count / 50;
+    let rate = (count * 1_000 / (5 * longest)).to_string();
     for _ in 0..4 {
         let mut running = place.server("import", &[&import[..], &["--rate", &rate]].concat());
-        let (time, since) = (Duration::from_millis(random.u64(100..1_100)), Instant::now());
+        let (time, since) = (Duration::from_millis(random.u64(100..longest)), Instant::now());
         eventually("the time is over", || (since.elapsed() >= time).then_some(()));
         if random.bool() {
             running.kill();
         } else {
             running.interrupt();
             let code = running.wait_exit();
-            assert!(matches!(code, Some(130 | 0)), "{code:?}: {}", running.log());
+            // Before the first key is raised, the signal ends the process.
+            assert!(matches!(code, Some(130 | 0) | None), "{code:?}: {}", running.log());
         }
     }
     let since = Instant::now();
