@@ -316,7 +316,7 @@ async fn apply(
                     bar.suspend(|| report_error(&call_failure(&error, client)));
                 }
             }
-            Err(error) => break Err(call_failure(&error, client).hint("repeat the command to continue").into()),
+            Err(error) => break Err(call_failure(&error, client).hint(next_step(&error)).into()),
         }
         bar.inc(1);
         if report.refused > 0 {
@@ -335,6 +335,16 @@ async fn apply(
         progress.advance(last)?;
     }
     end
+}
+
+/// Returns the hint of an import that ends with an error after which it can be continued.
+fn next_step(error: &CallError) -> &'static str {
+    match error {
+        CallError::Refused(refused) if *refused.reason == *Reason::KeysExhausted.name() => {
+            "raise `alloc.max_keys` of the nodes or add nodes, and repeat the command to continue"
+        }
+        _ => "repeat the command to continue",
+    }
 }
 
 fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
