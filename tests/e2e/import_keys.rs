@@ -231,6 +231,25 @@ fn files_of_keys_are_imported_and_exported() {
 }
 
 #[test]
+fn an_import_of_more_keys_than_the_nodes_may_have_names_the_setting() {
+    let place = Place::new();
+    let grpc = format!("{}:7100", place.host);
+    let environment = [("SEQSVR_ALLOC_MAX_KEYS", "1".to_owned()), ("SEQSVR_LIMITS_CORE_DUMPS", "true".to_owned())];
+    let args = ["dev", "-o", "json", "--ports", "random", "--grpc", &grpc];
+    let mut server = place.server_with_environment("dev", &args, environment);
+    assert_eq!(server.ready()["ready"], true);
+    let addr = format!("http://{grpc}");
+    seqsvr_json(&["keyspace", "create", "main", "--yes", "--addr", &addr]);
+    let file = place.path("keys.csv").display().to_string();
+    let rows: String = (0..100).map(|number| format!("conv:{number},7\n")).collect();
+    fs::write(&file, format!("key,value\n{rows}")).unwrap();
+    let args = ["import", "--from", &file, "--keyspace", "main", "--yes", "--timeout", "2s", "--addr", &addr];
+    let (code, refused) = run(&args);
+    assert!(code == Some(3) && refused.contains("(KEYS_EXHAUSTED)"), "{refused}");
+    assert!(refused.contains("raise `alloc.max_keys` of the nodes or add nodes"), "{refused}");
+}
+
+#[test]
 fn an_import_of_many_keys_is_continued_after_kills() {
     let count: u64 = std::env::var("IMPORT_KEYS").map_or(5_000, |count| count.parse().unwrap());
     let place = Place::new();

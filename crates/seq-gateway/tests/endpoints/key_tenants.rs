@@ -23,7 +23,7 @@ impl Server {
         let tenants = Tenants::new("a1", file::parse(&text).unwrap(), &NodeEvents::default());
         let server = TestServer::open_to(tenants).await;
         server.twin.route(1);
-        Server { server, bearer: format!("Bearer {}", token.to_string()) }
+        Server { server, bearer: format!("Bearer {}", *token) }
     }
 
     fn of<M>(&self, message: M) -> Request<M> {
