@@ -131,7 +131,7 @@ const (
 	ReasonOtherTenantsUID = "OTHER_TENANTS_UID"
 	// ReasonOtherTenantsSeries: The series does not belong to the tenant.
 	ReasonOtherTenantsSeries = "OTHER_TENANTS_SERIES"
-	// ReasonOtherTenantsKey: The tenant may use some uids, and no keys.
+	// ReasonOtherTenantsKey: The key does not belong to the tenant.
 	ReasonOtherTenantsKey = "OTHER_TENANTS_KEY"
 	// ReasonCountAboveQuota: The count is above the tenant's quota for an item.
 	ReasonCountAboveQuota = "COUNT_ABOVE_QUOTA"
@@ -438,7 +438,7 @@ var reasons = map[string]Reason{
 	},
 	"OTHER_TENANTS_KEY": {
 		Name: "OTHER_TENANTS_KEY", Subject: "Tenants",
-		Meaning: "The tenant may use some uids, and no keys.",
+		Meaning: "The key does not belong to the tenant.",
 	},
 	"COUNT_ABOVE_QUOTA": {
 		Name: "COUNT_ABOVE_QUOTA", Subject: "Tenants",

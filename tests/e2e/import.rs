@@ -71,6 +71,17 @@ impl Redis {
         reply.trim_end().trim_end_matches("+OK").trim_end().to_owned()
     }
 
+    /// Sets a key of any bytes to a value; returns the first line of the reply.
+    pub(crate) fn set_bytes(&self, key: &[u8], value: &str) -> String {
+        let mut stream = TcpStream::connect((self.host, self.port)).unwrap();
+        let start = format!("*3\r\n$3\r\nSET\r\n${}\r\n", key.len());
+        let end = format!("\r\n${}\r\n{value}\r\n", value.len());
+        stream.write_all(&[start.as_bytes(), key, end.as_bytes()].concat()).unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
     /// Sets keys to values.
     pub(crate) fn set<'a>(&self, values: impl IntoIterator<Item = (&'a str, u64)>) {
         self.send(values.into_iter().map(|(key, value)| format!("SET {key} {value}")));

@@ -98,19 +98,7 @@ fn a_cluster_is_imported_from_all_its_masters_or_not_at_all() {
     let Some(program) = tool("redis-server") else { return };
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
-    let nodes: Vec<Redis> = (7001..7004).map(|port| cluster_node(&program, &place, port)).collect();
-    for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
-        assert_eq!(node.command(&format!("CLUSTER ADDSLOTSRANGE {slots}")), "+OK");
-        assert_eq!(nodes[0].command(&format!("CLUSTER MEET {} {}", place.host, node.port)), "+OK");
-    }
-    let whole = || {
-        let is_ok = |node: &Redis| {
-            let info = node.lines("CLUSTER INFO");
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
-        };
-        nodes.iter().all(is_ok).then_some(())
-    };
-    eventually("the cluster is whole", whole);
+    let nodes = start_cluster(&program, &place);
     // The keys of one tag are all at one master, and the other keys at all masters.
     for uid in 1..=300 {
         for key in [format!("{{seq}}:{uid}"), format!("seq:{uid}")] {
@@ -139,6 +127,24 @@ fn a_cluster_is_imported_from_all_its_masters_or_not_at_all() {
     assert_eq!(nodes[2].command("CLUSTER DELSLOTS 16383"), "+OK");
     let (code, refused) = run(&from(&nodes[2].url(), &addr, &[]));
     assert!(code == Some(3) && refused.contains("1 of 16384 slots have no master"), "{refused}");
+}
+
+/// Starts a Redis Cluster of three masters, and waits until it is whole.
+pub(crate) fn start_cluster(program: &Path, place: &Place) -> Vec<Redis> {
+    let nodes: Vec<Redis> = (7001..7004).map(|port| cluster_node(program, place, port)).collect();
+    for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
+        assert_eq!(node.command(&format!("CLUSTER ADDSLOTSRANGE {slots}")), "+OK");
+        assert_eq!(nodes[0].command(&format!("CLUSTER MEET {} {}", place.host, node.port)), "+OK");
+    }
+    let whole = || {
+        let is_ok = |node: &Redis| {
+            let info = node.lines("CLUSTER INFO");
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        };
+        nodes.iter().all(is_ok).then_some(())
+    };
+    eventually("the cluster is whole", whole);
+    nodes
 }
 
 fn cluster_node(program: &Path, place: &Place, port: u16) -> Redis {

@@ -36,6 +36,7 @@ mod hostile;
 mod http;
 mod ids;
 mod import;
+mod import_keys;
 mod import_series;
 mod import_sources;
 mod impostors;

@@ -1,13 +1,15 @@
-//! The command `export`, which writes the last numbers of a range of users, or the last ids of counter series. The
-//! output is CSV or lines of JSON, which the command `import` can read.
+//! The command `export`, which writes the last numbers of a range of users or of a list of keys, or the last ids of
+//! counter series. The output is CSV or lines of JSON, which the command `import` can read.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use seq_client::{CallError, Client, Current, Series};
+use seq_client::{CallError, Client, Current, Keyspace, Series};
 use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, grouped, note};
 use seq_command::target::Target;
@@ -17,8 +19,9 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::counter_series;
-use crate::import::{Format, HEADER, SERIES_HEADER};
+use crate::import::{Format, HEADER, KEY_HEADER, KeyList, SERIES_HEADER, batches, read_list};
 use crate::item_report::call_failure;
+use crate::keyspace;
 
 /// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 16;
@@ -26,15 +29,23 @@ const BUFFER: usize = 1 << 16;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr export --uids 0..1_000_000 --out counters.csv\n  \
                         seqsvr export --uids 0..1000 --format jsonl | jq -r .value\n  \
-                        seqsvr export --series orders,invoices --out series.csv\n\n\
-                        Users without a number and series without an id are left out. After a crash of the owner, the number of a user or a series is an upper bound \
-                        until its next allocation. Users and series that get numbers during the export are read at different moments; stop the callers for an \
+                        seqsvr export --series orders,invoices --out series.csv\n  \
+                        seqsvr export --keyspace main --keys conversations.txt --out keys.csv\n\n\
+                        Keys are not stored, so the cluster cannot list them: --keys takes a file with the keys to read, plain or gzip. It is CSV if its name \
+                        ends in .csv, with a header that begins with `key`, and lines of JSON with `key`, or `raw_key` in base64, if it ends in .jsonl; any other \
+                        file, and `-` for standard input, has a key on each line. A key that occurs twice is written once. In JSON, a key that is no UTF-8 is written \
+                        as `raw_key` in base64.\n\n\
+                        Users and keys without a number and series without an id are left out. After a crash of the owner, the number of a user, a key or a series is an upper bound \
+                        until its next allocation; so the keys that never had a number are written too, with the bound of their bucket. Users, keys and series that get numbers during the export are read at different moments; stop the callers for an \
                         export of a single moment.\n\n\
-                        Exit codes: 0 written, 2 users outside the sets, a name of no counter series, or a file that cannot be written, 3 refused for now, 4 no node \
+                        Exit codes: 0 written, 2 users outside the sets, a name of no counter series, a list with a key that is none, or a file that cannot be written, 1 there is no such keyspace, 3 refused for now, 4 no node \
                         responded, 7 the deadline of a call passed. Without 0 there is no file.")]
 pub struct ExportArgs {
     #[command(flatten)]
     counters: CounterArgs,
+    /// The keyspace of the keys [default: the only one]
+    #[arg(long, value_name = "NAME", requires = "keys")]
+    keyspace: Option<String>,
     /// The file to write, which replaces an existing file; without the flag, standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -48,7 +59,7 @@ pub struct ExportArgs {
     timeout: Duration,
 }
 
-/// The users or series whose numbers are written.
+/// The users, keys or series whose numbers are written.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct CounterArgs {
@@ -61,20 +72,25 @@ struct CounterArgs {
     /// All counter series of the cluster that are not retired.
     #[arg(long)]
     all_series: bool,
+    /// A file with the keys of a keyspace, because the cluster does not store keys.
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
 }
 
-/// The users or series whose last numbers the command writes. All of them exist in the cluster.
+/// The users, keys or series whose last numbers the command writes. All of them exist in the cluster.
 enum Counters {
     Users(Range<u64>),
     Series(Vec<Series>),
+    Keys(Keyspace, KeyList),
 }
 
-/// Number of users in the requested range, or number of requested series.
+/// Number of users in the requested range, of keys in the list, or of requested series.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Total {
     Users(u64),
     Series(u64),
+    Keys(u64),
 }
 
 /// The outcome of an export to a file.
@@ -82,7 +98,7 @@ enum Total {
 struct Written {
     #[serde(flatten)]
     total: Total,
-    /// Number of users or series in the output. Users and series that have no number yet are left out.
+    /// Number of users, keys or series in the output. Those that have no number yet are left out.
     written: u64,
 }
 
@@ -109,7 +125,7 @@ pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
     });
     let file = file.transpose()?;
     let client = args.target.connect(args.timeout).await?;
-    let counters = args.counters.find(&client).await?;
+    let counters = args.counters.find(&client, args.keyspace.as_deref()).await?;
     let mut writer: Box<dyn Write + '_> = match &file {
         Some(file) => Box::new(BufWriter::with_capacity(BUFFER, file.as_file())),
         None => Box::new(BufWriter::with_capacity(BUFFER, io::stdout())),
@@ -117,6 +133,7 @@ pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
     let (header, total) = match &counters {
         Counters::Users(uids) => (HEADER, Total::Users(uids.end - uids.start)),
         Counters::Series(series) => (SERIES_HEADER, Total::Series(series.len() as u64)),
+        Counters::Keys(_, keys) => (KEY_HEADER, Total::Keys(keys.len() as u64)),
     };
     if args.format == Format::Csv {
         writeln!(writer, "{header}").map_err(cannot)?;
@@ -124,6 +141,7 @@ pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
     let written = match &counters {
         Counters::Users(uids) => write_users(uids, args.format, &client, &mut writer, output).await?,
         Counters::Series(series) => write_series(series, args.format, &client, &mut writer).await?,
+        Counters::Keys(keyspace, keys) => write_keys(keyspace, keys, args.format, &client, &mut writer, output).await?,
     };
     writer.flush().map_err(cannot)?;
     drop(writer);
@@ -139,16 +157,21 @@ pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
     match total {
         Total::Users(users) => note(format_args!("{written} of {} users have a number", grouped(users))),
         Total::Series(series) => note(format_args!("{written} of {} series have an id", grouped(series))),
+        Total::Keys(keys) => note(format_args!("{written} of {} keys have a number", grouped(keys))),
     }
     Ok(Exit::Ok)
 }
 
 impl CounterArgs {
-    /// Finds the requested users or series in the cluster, before the command writes anything.
+    /// Finds the requested users, keys or series in the cluster, before the command writes anything.
     ///
     /// # Errors
-    /// A requested user is in no set of the cluster, or a requested series does not exist or is not a counter series.
-    async fn find(self, client: &Client) -> Result<Counters, Failure> {
+    /// A requested user is in no set of the cluster, a requested series does not exist or is not a counter series, the
+    /// keyspace does not exist, or the file with the keys cannot be read.
+    async fn find(self, client: &Client, keyspace: Option<&str>) -> anyhow::Result<Counters> {
+        if let Some(path) = self.keys {
+            return Ok(Counters::Keys(keyspace::open(client, keyspace).await?, read_list(&path)?));
+        }
         if let Some(uids) = self.uids {
             check_range(&uids, &client.known_uids())?;
             return Ok(Counters::Users(uids));
@@ -238,6 +261,62 @@ async fn write_series(series: &[Series], format: Format, client: &Client, to: &m
     Ok(written)
 }
 
+/// Writes the last number of each key in the order of their bytes, except keys without a number. Returns the number of
+/// keys written.
+async fn write_keys(
+    keyspace: &Keyspace,
+    keys: &KeyList,
+    format: Format,
+    client: &Client,
+    to: &mut dyn Write,
+    output: &Output,
+) -> anyhow::Result<u64> {
+    let keys: Vec<&[u8]> = keys.iter().collect();
+    let bar = output.progress_bar(keys.len() as u64, "{pos}/{len} keys  {per_sec:0}  ETA {eta}");
+    let mut written = 0;
+    for batch in batches(&keys) {
+        let results = keyspace.current_many(batch).await.map_err(|error| call_failure(&error, client))?;
+        for (key, result) in batch.iter().zip(results) {
+            let Current { value, .. } = result.map_err(|error| call_failure(&error, client))?;
+            if value == 0 {
+                continue;
+            }
+            written += 1;
+            match format {
+                Format::Csv => to.write_all(&csv_row(key, value))?,
+                Format::Jsonl => writeln!(to, "{}", json_row(key, value))?,
+            }
+        }
+        bar.inc(batch.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(written)
+}
+
+/// Returns a line of CSV with a key and its number. The key is quoted if it has a comma, a quote or a line end (RFC 4180).
+fn csv_row(key: &[u8], value: u64) -> Vec<u8> {
+    let mut row = Vec::with_capacity(key.len() + 24);
+    if key.iter().any(|byte| b",\"\r\n".contains(byte)) {
+        row.push(b'"');
+        for byte in key {
+            row.extend_from_slice(if *byte == b'"' { b"\"\"" } else { std::slice::from_ref(byte) });
+        }
+        row.push(b'"');
+    } else {
+        row.extend_from_slice(key);
+    }
+    row.extend_from_slice(format!(",{value}\n").as_bytes());
+    row
+}
+
+/// Returns a line of JSON with a key and its number. The key is base64 if it is no UTF-8.
+fn json_row(key: &[u8], value: u64) -> String {
+    match std::str::from_utf8(key) {
+        Ok(key) => format!(r#"{{"key":{},"value":"{value}"}}"#, serde_json::Value::from(key)),
+        Err(_) => format!(r#"{{"raw_key":"{}","value":"{value}"}}"#, STANDARD.encode(key)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,6 +331,15 @@ mod tests {
             let refused = check_range(&outside, &known).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("uid {first} of --uids")), "{refused}");
         }
+    }
+
+    #[test]
+    fn rows_have_any_key() {
+        let csv = |key: &[u8]| csv_row(key, 7);
+        assert_eq!([csv(b" a\xff"), csv(b"a,b")], [b" a\xff,7\n".to_vec(), b"\"a,b\",7\n".to_vec()]);
+        assert_eq!([csv(b"\""), csv(b"a\nb")], [b"\"\"\"\",7\n".to_vec(), b"\"a\nb\",7\n".to_vec()]);
+        assert_eq!(json_row("a\n\"ä".as_bytes(), 7), r#"{"key":"a\n\"ä","value":"7"}"#);
+        assert_eq!(json_row(b"\xff\0", 7), r#"{"raw_key":"/wA=","value":"7"}"#);
     }
 
     #[test]

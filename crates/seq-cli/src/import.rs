@@ -1,5 +1,5 @@
-//! The command `import`, which takes over numbers from another system. It raises users to their numbers in a file or a
-//! Redis server, or raises counter series to their last ids in a file.
+//! The command `import`, which takes over numbers from another system. It raises users or keys to their numbers in a
+//! file or a Redis server, or raises counter series to their last ids in a file.
 //!
 //! **Invariant:** an import only raises numbers. Before it raises the first number, it checks all records. Every user
 //! must be in a set of the cluster, and every series must be a counter series that can have the id in its record. It
@@ -28,6 +28,8 @@ use crate::item_report::call_failure;
 mod contents;
 mod counters;
 mod file;
+mod key_file;
+mod keys;
 mod progress;
 mod records;
 mod redis;
@@ -36,6 +38,8 @@ mod source;
 use contents::{Contents, Facts};
 use counters::Counters;
 pub(crate) use file::{Format, HEADER, SERIES_HEADER};
+pub(crate) use key_file::{KEY_HEADER, KeyList, read_list};
+pub(crate) use keys::batches;
 use progress::Progress;
 use records::{FLAWS_SHOWN, Record, Records};
 use source::Source;
@@ -47,16 +51,20 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:\n  seqsvr import --from counters.csv --dry-run\n  \
                         seqsvr import --from redis://10.0.0.9:6379 --match 'seq:*' --rate 20000 --progress import.json\n  \
                         zcat counters.jsonl.gz | seqsvr import --from - --format jsonl --yes\n  \
+                        seqsvr import --from redis://10.0.0.9:6379 --match 'conv:*' --keyspace main\n  \
+                        seqsvr import --from keys.csv --keyspace main    (of key,value)\n  \
                         seqsvr import --from series.csv --dry-run    (of series,id)\n  \
                         psql -At -c 'SELECT last_value FROM orders_id_seq' | seqsvr import --from - --series orders --yes\n\n\
                         A CSV file has the header uid,value, or series,id with the last ids of counter series; a line of JSON has these \
-                        keys. With --series, a file has an id on each line, below a header of value or id if any. A source is read completely or refused: a \
+                        keys. With --series, a file has an id on each line, below a header of value or id if any. With --keyspace, a CSV file has the header \
+                        key,value, and a key is any bytes: nothing is trimmed, and a field with a comma, a quote or a line end is quoted; a line of JSON has \
+                        `key`, or `raw_key` in base64. A source is read completely or refused: a \
                         replica, a cluster without a master for each slot, a cluster that changes during the read, and a pattern without \
-                        a key are refused. Keys that expire during the read are counted. The next number of a user is above the value, and the next id of a series above the id. \
+                        a key are refused. Keys that expire during the read are counted. The next number of a user or key is above the value, and the next id of a series above the id. \
                         No number is lowered, so an import can be repeated: once while the former system serves, and again after it has \
-                        stopped. The ceiling of a user's section rises with the user, and after a crash of the owner all users of the \
+                        stopped. The ceiling of the section of a user or key rises with it, and after a crash of the owner all users or keys of the \
                         section continue at the ceiling.\n\n\
-                        Exit codes: 0 every user or series is at its value or above, 2 wrong records, a user outside the sets, a name \
+                        Exit codes: 0 every user, key or series is at its value or above, 1 there is no such keyspace (UNKNOWN_KEYSPACE), 2 wrong records, a user outside the sets, a name \
                         of no counter series, or no terminal to confirm on; nothing was changed, 3 refused for now, 4 a server did not respond, 6 declined, 7 the deadline of a \
                         call passed, 8 some were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
                         continues, with --progress where it was.")]
@@ -71,15 +79,19 @@ pub struct ImportArgs {
     /// The counter series of the ids in a file, which then has an id on each line.
     #[arg(long, value_name = "NAME")]
     series: Option<String>,
-    /// The keys of a Redis server, as a prefix and `*`; the rest of each key is the user.
-    #[arg(long = "match", value_name = "PATTERN", default_value = "seq:*", value_parser = redis::prefix)]
-    prefix: String,
+    /// The keyspace of the keys in a Redis server or a file. Keys of a Redis server stay whole, with their prefix.
+    #[arg(long, value_name = "NAME", conflicts_with = "series")]
+    keyspace: Option<String>,
+    /// The keys of a Redis server, as a prefix and `*`; the rest of each key is the user [default without --keyspace:
+    /// seq:*]
+    #[arg(long = "match", value_name = "PATTERN", value_parser = redis::prefix)]
+    prefix: Option<String>,
     /// Format of a file whose name does not end in .csv or .jsonl.
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
     target: Target,
-    /// Changes nothing; shows the number of users or series that would be raised.
+    /// Changes nothing; shows the number of users, keys or series that would be raised.
     #[arg(long)]
     dry_run: bool,
     /// Skips the confirmation.
@@ -91,7 +103,7 @@ pub struct ImportArgs {
     /// A file with the progress of the import, from which a repeated command continues.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     progress: Option<PathBuf>,
-    /// Limit on the users or series raised per second.
+    /// Limit on the users, keys or series raised per second.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
     /// Number of calls in flight at a time.
@@ -102,21 +114,22 @@ pub struct ImportArgs {
     timeout: Duration,
 }
 
-/// Result of the comparison of the records with the present numbers of their users or series.
+/// Result of the comparison of the records with the present numbers of their users, keys or series.
 #[derive(Debug)]
 struct Survey {
-    /// Records with a higher number than their user or series has at present, in the order of their keys.
+    /// Records with a higher number than their user, key or series has at present, in the order of their keys.
     below: Vec<Record>,
     /// Sum of the differences between these records and the present numbers.
     distance: u128,
 }
 
-/// Number of users or series that have a record in the source.
+/// Number of users, keys or series that have a record in the source.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Total {
     Users(u64),
     Series(u64),
+    Keys(u64),
 }
 
 /// The outcome of an import.
@@ -125,11 +138,11 @@ struct Report {
     source: Facts,
     #[serde(flatten)]
     total: Total,
-    /// Number of users or series that an earlier run of the import finished, according to the progress file.
+    /// Number of users, keys or series that an earlier run of the import finished, according to the progress file.
     resumed: u64,
-    /// Number of users or series that the command raised, or would raise if there were no `--dry-run`.
+    /// Number of users, keys or series that the command raised, or would raise if there were no `--dry-run`.
     raised: u64,
-    /// Number of users or series that were not raised, because their present number was at least as high as the number
+    /// Number of users, keys or series that were not raised, because their present number was at least as high as the number
     /// in the record.
     kept: u64,
     refused: u64,
@@ -141,7 +154,11 @@ struct Report {
 impl Total {
     fn of(records: &Records) -> Total {
         let count = records.list().len() as u64;
-        if records.is_of_series() { Total::Series(count) } else { Total::Users(count) }
+        match records {
+            records if records.is_of_series() => Total::Series(count),
+            records if records.is_of_keys() => Total::Keys(count),
+            _ => Total::Users(count),
+        }
     }
 }
 
@@ -150,17 +167,24 @@ pub async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exit> {
     let Contents { mut records, mut facts } = read(&source, &args, output).await?;
     note(facts.line());
     let client = args.target.connect(args.timeout).await?;
-    let counters = Counters::of(&mut records, &source, &client, args.skip_invalid).await?;
+    let keyspace = args.keyspace.as_deref();
+    let counters = Counters::of(&mut records, &source, &client, keyspace, args.skip_invalid).await?;
     facts.skipped = records.skipped();
-    let identity = source.identity();
+    let identity = match keyspace {
+        Some(name) => format!("{} to keyspace {name}", source.identity()),
+        None => source.identity(),
+    };
     let progress = args.progress.as_deref().map(|path| Progress::open(path, &identity, &records));
     let mut progress = progress.transpose()?;
     if progress.as_ref().is_some_and(Progress::moved_on) {
-        note("the numbers of the source have changed since this progress was written, so every user is checked again");
+        let what = if keyspace.is_some() { "key" } else { "user" };
+        note(format_args!(
+            "the numbers of the source have changed since this progress was written, so every {what} is checked again"
+        ));
     }
     let after = progress.as_ref().and_then(Progress::after);
     let left = &records.list()[after.map_or(0, |done| records.up_to(done))..];
-    let Survey { below, distance } = survey(&args, &client, &counters, left, output).await?;
+    let Survey { below, distance } = survey(&args, &client, &counters, &records, left, output).await?;
     let mut report = Report {
         source: facts,
         total: Total::of(&records),
@@ -182,7 +206,7 @@ pub async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exit> {
         return Ok(Exit::Declined);
     }
     let since = Instant::now();
-    let end = apply(&args, &client, &counters, &below, progress.as_mut(), &mut report, output).await;
+    let end = apply(&args, &client, &counters, (&records, &below), progress.as_mut(), &mut report, output).await;
     report.seconds = since.elapsed().as_secs_f64();
     print(&report, output)?;
     end
@@ -197,7 +221,8 @@ async fn read(source: &Source, args: &ImportArgs, output: &Output) -> Result<Con
     contents
 }
 
-/// Requests the present numbers of the users or series, and compares the records with these numbers.
+/// Requests the present numbers of the users, keys or series of the records `left`, which are some of `all`, and compares
+/// the records with these numbers.
 ///
 /// # Errors
 /// A user is in no set of the cluster, or a present number cannot be read.
@@ -205,14 +230,15 @@ async fn survey(
     args: &ImportArgs,
     client: &Client,
     counters: &Counters,
-    records: &[Record],
+    all: &Records,
+    left: &[Record],
     output: &Output,
 ) -> anyhow::Result<Survey> {
     let template = format!("{{pos}}/{{len}} {} read  {{per_sec:0}}  ETA {{eta}}", counters.noun());
-    let bar = output.progress_bar(records.len() as u64, &template);
+    let bar = output.progress_bar(left.len() as u64, &template);
     let (mut survey, mut outside) = (Survey { below: Vec::new(), distance: 0 }, 0);
-    for part in records.chunks(MAX_ITEMS) {
-        let results = counters.current(client, part, args.concurrency.into()).await;
+    for part in left.chunks(MAX_ITEMS) {
+        let results = counters.current(client, all, part, args.concurrency.into()).await;
         for (record, result) in part.iter().zip(results.map_err(|error| call_failure(&error, client))?) {
             match result {
                 Ok(current) if current < record.value => {
@@ -239,13 +265,13 @@ async fn survey(
     Ok(survey)
 }
 
-/// Raises the users or series of the records `below` in their order, with several calls in flight. Ctrl-C ends it
-/// early.
+/// Raises the users, keys or series of the records `below`, which are some of `all`, in their order, with several calls
+/// in flight. Ctrl-C ends it early.
 async fn apply(
     args: &ImportArgs,
     client: &Client,
     counters: &Counters,
-    below: &[Record],
+    (all, below): (&Records, &[Record]),
     mut progress: Option<&mut Progress<'_>>,
     report: &mut Report,
     output: &Output,
@@ -264,7 +290,7 @@ async fn apply(
             if let Some(due) = due {
                 tokio::time::sleep_until(due).await;
             }
-            (record.key, counters.advance(client, &record).await)
+            (record.key, counters.advance(client, all, &record).await)
         }
     };
     // The results arrive in the order of the records, so all records before a finished record are finished too.
@@ -290,7 +316,7 @@ async fn apply(
                     bar.suspend(|| report_error(&call_failure(&error, client)));
                 }
             }
-            Err(error) => break Err(call_failure(&error, client).hint("repeat the command to continue").into()),
+            Err(error) => break Err(call_failure(&error, client).hint(next_step(&error)).into()),
         }
         bar.inc(1);
         if report.refused > 0 {
@@ -311,6 +337,16 @@ async fn apply(
     end
 }
 
+/// Returns the hint of an import that ends with an error after which it can be continued.
+fn next_step(error: &CallError) -> &'static str {
+    match error {
+        CallError::Refused(refused) if *refused.reason == *Reason::KeysExhausted.name() => {
+            "raise `alloc.max_keys` of the nodes or add nodes, and repeat the command to continue"
+        }
+        _ => "repeat the command to continue",
+    }
+}
+
 fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
     if output.is_json() {
         return Ok(output.json(report)?);
@@ -319,6 +355,7 @@ fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
     let total = match report.total {
         Total::Users(users) => format!("{} users", grouped(users)),
         Total::Series(series) => format!("{} series", grouped(series)),
+        Total::Keys(keys) => format!("{} keys", grouped(keys)),
     };
     let would = if dry_run { "would be raised" } else { "raised" };
     let mut line = format!("{total}: {} {would}, {} at their value or above", grouped(raised), grouped(kept));

@@ -3,8 +3,11 @@
 //! Only the store of the layout writer creates keyspaces. Every AllocSvr of the cluster has them in its routes.
 
 use clap::Subcommand;
-use seq_command::exit::Exit;
+use seq_client::{Client, Keyspace};
+use seq_command::exit::{Exit, Failure};
 use seq_command::output::Output;
+
+use crate::item_report::call_failure;
 
 mod create;
 mod list;
@@ -34,4 +37,23 @@ pub fn run(command: KeyspaceCommand, output: &Output) -> anyhow::Result<Exit> {
             KeyspaceCommand::Slot(args) => slot::run(&args, output).await,
         }
     })
+}
+
+/// Returns the keyspace with the name `name`; the only keyspace of the cluster if it is `None`.
+pub(crate) async fn open(client: &Client, name: Option<&str>) -> anyhow::Result<Keyspace> {
+    let name = match name {
+        Some(name) => name.to_owned(),
+        None => match client.known_keyspaces().as_slice() {
+            [only] => only.clone(),
+            [] => {
+                let failure = Failure::new(Exit::Failed, "the cluster has no keyspace");
+                return Err(failure.hint("`seqsvr keyspace create` makes one").into());
+            }
+            several => {
+                let message = format!("the cluster has {} keyspaces: {}", several.len(), several.join(", "));
+                return Err(Failure::new(Exit::Usage, message).hint("--keyspace NAME chooses one").into());
+            }
+        },
+    };
+    client.keyspace(&name).await.map_err(|error| call_failure(&error, client).into())
 }

@@ -14,7 +14,8 @@ use seq_core::limits::{MAX_ADVANCE, MAX_COUNT};
 use seq_proto::Reason;
 use serde::Serialize;
 
-use crate::item_report::{Subject, call_failure, items};
+use crate::item_report::{Subject, items};
+use crate::keyspace;
 
 /// The deadline of a call.
 #[derive(Clone, Copy, Debug, Args)]
@@ -44,21 +45,7 @@ struct KeyArgs {
 impl KeyArgs {
     /// Returns the keyspace of the keys.
     async fn open(&self, client: &Client) -> anyhow::Result<Keyspace> {
-        let name = match &self.keyspace {
-            Some(name) => name.clone(),
-            None => match client.known_keyspaces().as_slice() {
-                [only] => only.clone(),
-                [] => {
-                    let failure = Failure::new(Exit::Failed, "the cluster has no keyspace");
-                    return Err(failure.hint("`seqsvr keyspace create` makes one").into());
-                }
-                several => {
-                    let message = format!("the cluster has {} keyspaces: {}", several.len(), several.join(", "));
-                    return Err(Failure::new(Exit::Usage, message).hint("--keyspace NAME chooses one").into());
-                }
-            },
-        };
-        client.keyspace(&name).await.map_err(|error| call_failure(&error, client).into())
+        keyspace::open(client, self.keyspace.as_deref()).await
     }
 
     fn subjects(&self) -> Vec<Subject> {

@@ -30,7 +30,7 @@ impl<F: SequenceService> Handlers<F> {
         let call = context.call(0)?;
         let _sample = self.latency.sample(call.via);
         let key = one_key(&request.key, &request.raw_key)?;
-        let keyspace = self.admitted(&context.caller, &request.keyspace)?;
+        let keyspace = self.admitted_with(&context.caller, &request.keyspace, key)?;
         let count = convert::count(request.count)?;
         let mut admitted = [Ok(admitted_item(count))];
         context.caller.admit_counts(&mut admitted);
@@ -59,26 +59,33 @@ impl<F: SequenceService> Handlers<F> {
         let lists = convert::items(keys.len(), counts, known_epochs)?;
         context.memory.add_items(keys.len())?;
         let keyspace = self.admitted(&context.caller, keyspace)?;
-        let mut admitted: Vec<_> = lists.map(|(count, _)| count.map(admitted_item)).collect();
+        let is_own: Vec<bool> = keys.iter().map(|key| context.caller.admit_key(&keyspace.name, key)).collect();
+        // Items of keys that are not the tenant's take no part in its quotas.
+        let own = || is_own.iter().enumerate().filter_map(|(index, is_own)| is_own.then_some(index));
+        let counts: Vec<_> = lists.map(|(count, _)| count.map(admitted_item)).collect();
+        let mut admitted: Vec<_> = own().map(|index| counts[index]).collect();
         context.caller.admit_counts(&mut admitted);
         let epoch = |index: usize| Epoch(known_epochs.get(index).copied().unwrap_or(0));
-        let taken = admitted.iter().enumerate().filter_map(|(index, item)| Some((index, item.ok()?.count)));
+        let taken = own().zip(&admitted).filter_map(|(index, item)| Some((index, item.ok()?.count)));
         let taken: Vec<_> = taken.map(|(index, count)| (keys[index], count, epoch(index))).collect();
-        let mut results = match taken.is_empty() {
+        let mut taken = match taken.is_empty() {
             true => Vec::new(),
             false => self.service.next_keys(call, items(&keyspace, taken)?).await,
         }
         .into_iter();
-        let results = admitted.into_iter().map(|item| match item {
-            Ok(_) => results.next().expect("a result for each admitted item"),
-            Err(refusal) => Err(refusal),
+        let mut admitted = admitted.into_iter();
+        let results = is_own.iter().zip(&keys).map(|(is_own, key)| {
+            if !is_own {
+                return Err(KeyRefusal::other_tenants(&keyspace.name, key));
+            }
+            let item = admitted.next().expect("an item for each key of the tenant");
+            let result = item.and_then(|_| taken.next().expect("a result for each admitted item"));
+            result.map_err(|refusal| KeyRefusal::of(refusal, key))
         });
         let mut response =
             v1::NextManyResponse { routes: self.newer_routes(*route_version), ..v1::NextManyResponse::default() };
-        for (index, (result, key)) in (0..).zip(results.zip(keys)) {
-            push_allocation(&mut response, index, result, |index, refusal| {
-                KeyRefusal::of(refusal, key).item(index, context.deadline)
-            });
+        for (index, result) in (0..).zip(results) {
+            push_allocation(&mut response, index, result, |index, refusal| refusal.item(index, context.deadline));
         }
         Ok(response)
     }
@@ -91,7 +98,7 @@ impl<F: SequenceService> Handlers<F> {
         let call = context.call(0)?;
         let _sample = self.latency.sample(call.via);
         let key = one_key(&request.key, &request.raw_key)?;
-        let keyspace = self.admitted(&context.caller, &request.keyspace)?;
+        let keyspace = self.admitted_with(&context.caller, &request.keyspace, key)?;
         let items = items(&keyspace, [(key, Count::ONE, Epoch(request.epoch))])?;
         let current =
             one(self.service.current_keys(call, items).await).map_err(|refusal| KeyRefusal::of(refusal, key))?;
@@ -115,14 +122,24 @@ impl<F: SequenceService> Handlers<F> {
         let lists = convert::items(keys.len(), &[], known_epochs)?;
         context.memory.add_items(keys.len())?;
         let keyspace = self.admitted(&context.caller, keyspace)?;
-        let read = keys.iter().zip(lists).map(|(key, (_, epoch))| (*key, Count::ONE, epoch));
-        let results = self.service.current_keys(call, items(&keyspace, read)?).await;
+        let is_own: Vec<bool> = keys.iter().map(|key| context.caller.admit_key(&keyspace.name, key)).collect();
+        let own = keys.iter().zip(lists).zip(&is_own).filter(|(_, is_own)| **is_own);
+        let read: Vec<_> = own.map(|((key, (_, epoch)), _)| (*key, Count::ONE, epoch)).collect();
+        let mut read = match read.is_empty() {
+            true => Vec::new(),
+            false => self.service.current_keys(call, items(&keyspace, read)?).await,
+        }
+        .into_iter();
         let mut response =
             v1::CurrentManyResponse { routes: self.newer_routes(*route_version), ..v1::CurrentManyResponse::default() };
-        for (index, (result, key)) in (0..).zip(results.into_iter().zip(keys)) {
-            push_current(&mut response, index, result, |index, refusal| {
-                KeyRefusal::of(refusal, key).item(index, context.deadline)
-            });
+        for (index, (is_own, key)) in (0..).zip(is_own.into_iter().zip(keys)) {
+            let result = if is_own {
+                let result = read.next().expect("a result for each key of the tenant");
+                result.map_err(|refusal| KeyRefusal::of(refusal, key))
+            } else {
+                Err(KeyRefusal::other_tenants(&keyspace.name, key))
+            };
+            push_current(&mut response, index, result, |index, refusal| refusal.item(index, context.deadline));
         }
         Ok(response)
     }
@@ -136,7 +153,7 @@ impl<F: SequenceService> Handlers<F> {
         let _sample = self.latency.sample(call.via);
         let key = one_key(&request.key, &request.raw_key)?;
         let to = convert::to(request.to, 0)?;
-        let keyspace = self.admitted(&context.caller, &request.keyspace)?;
+        let keyspace = self.admitted_with(&context.caller, &request.keyspace, key)?;
         let items = items(&keyspace, [(key, Count::ONE, Epoch(request.epoch))])?;
         let refused = |refusal| KeyRefusal::of(refusal, key);
         if context.caller.is_limited() {
@@ -151,11 +168,20 @@ impl<F: SequenceService> Handlers<F> {
     /// Counts a request under the quota of its caller's tenant, and returns the keyspace with this name.
     ///
     /// # Errors
-    /// The refusal of a request that exceeds the caller's rate, [`KeyRefusal::OtherTenantsKey`],
+    /// The refusal of a request that exceeds the caller's rate, [`KeyRefusal::OtherTenantsKeyspace`],
     /// [`KeyRefusal::UnknownKeyspace`], or [`KeyRefusal::NoRoutes`] if this node has no routes yet and therefore knows
     /// no keyspace.
     fn admitted(&self, caller: &Caller, name: &str) -> Result<Arc<Keyspace>, KeyRefusal> {
-        admit(caller)?;
+        admit_keyspace(caller, name)?;
+        find_keyspace(&self.service, name)
+    }
+
+    /// Returns the keyspace with this name, as [`Handlers::admitted`] does, for a request for `key`.
+    ///
+    /// # Errors
+    /// As [`Handlers::admitted`], and [`KeyRefusal::OtherTenantsKey`].
+    fn admitted_with(&self, caller: &Caller, name: &str, key: Key<'_>) -> Result<Arc<Keyspace>, KeyRefusal> {
+        admit(caller, name, key)?;
         find_keyspace(&self.service, name)
     }
 
@@ -203,13 +229,26 @@ impl<F: SequenceService> Handlers<F> {
     }
 }
 
-/// Counts a request under the quota of its caller's tenant, and checks that the tenant may use keys.
+/// Counts a request for a key under the quota of its caller's tenant, and checks that the tenant may use the key.
 ///
 /// # Errors
-/// The refusal of a request that exceeds the caller's rate, [`KeyRefusal::OtherTenantsKey`].
-pub(crate) fn admit(caller: &Caller) -> Result<(), KeyRefusal> {
+/// As [`admit_keyspace`], and [`KeyRefusal::OtherTenantsKey`].
+pub(crate) fn admit(caller: &Caller, keyspace: &str, key: Key<'_>) -> Result<(), KeyRefusal> {
+    admit_keyspace(caller, keyspace)?;
+    if caller.admit_key(keyspace, key) { Ok(()) } else { Err(KeyRefusal::other_tenants(keyspace, key)) }
+}
+
+/// Counts a request under the quota of its caller's tenant, and checks that the tenant may use keys of the keyspace.
+///
+/// # Errors
+/// The refusal of a request that exceeds the caller's rate, [`KeyRefusal::OtherTenantsKeyspace`].
+fn admit_keyspace(caller: &Caller, keyspace: &str) -> Result<(), KeyRefusal> {
     caller.admit_read()?;
-    if caller.admit_keys() { Ok(()) } else { Err(KeyRefusal::OtherTenantsKey) }
+    if caller.admit_keyspace(keyspace) {
+        Ok(())
+    } else {
+        Err(KeyRefusal::OtherTenantsKeyspace { keyspace: refusal::excerpt(keyspace) })
+    }
 }
 
 /// Returns the keyspace with this name.
@@ -303,11 +342,11 @@ pub(crate) fn one<T>(results: Vec<T>) -> T {
 }
 
 /// Adds the result of an item to a response. `refused` encodes a refusal of the item at an index.
-fn push_allocation(
+fn push_allocation<E>(
     response: &mut v1::NextManyResponse,
     index: u32,
-    result: Result<Allocation, Refusal>,
-    refused: impl FnOnce(u32, Refusal) -> v1::ItemError,
+    result: Result<Allocation, E>,
+    refused: impl FnOnce(u32, E) -> v1::ItemError,
 ) {
     let (value, prev, epoch) = match result {
         Ok(Allocation { value, prev, epoch, lost }) => {
@@ -329,11 +368,11 @@ fn push_allocation(
 }
 
 /// Adds the result of an item to a response, as [`push_allocation`] does.
-fn push_current(
+fn push_current<E>(
     response: &mut v1::CurrentManyResponse,
     index: u32,
-    result: Result<Current, Refusal>,
-    refused: impl FnOnce(u32, Refusal) -> v1::ItemError,
+    result: Result<Current, E>,
+    refused: impl FnOnce(u32, E) -> v1::ItemError,
 ) {
     let (value, exactness, epoch) = match result {
         Ok(Current { reading, epoch }) => (reading.value.0, exactness(reading.exact), epoch.0),

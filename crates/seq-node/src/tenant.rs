@@ -15,7 +15,7 @@ use serde::Serialize;
 pub enum TenantCommand {
     /// Makes a token for a tenant, and its hash for the tenants file.
     Token(TokenArgs),
-    /// Checks a tenants file, and shows the uids, series and quotas of each tenant.
+    /// Checks a tenants file, and shows the uids, series, keys and quotas of each tenant.
     Check(CheckArgs),
 }
 
@@ -69,7 +69,7 @@ fn make_token(args: &TokenArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The uids, series, callers and quotas of a tenant. `null` means that there is no quota.
+/// The uids, series, keys, callers and quotas of a tenant. `null` means that there is no quota.
 #[derive(Serialize)]
 struct View {
     name: String,
@@ -77,6 +77,8 @@ struct View {
     uids: Vec<String>,
     /// Names of series. `null` means all series.
     series: Option<Vec<String>>,
+    /// Keys, each as `KEYSPACE/PREFIX*`. `null` means all keys.
+    keys: Option<Vec<String>>,
     tokens: usize,
     certificates: Vec<String>,
     calls_per_s: Option<u32>,
@@ -92,6 +94,11 @@ impl From<TenantSpec> for View {
             uids: spec.uids.iter().map(|uids| format!("{}..{}", uids.start, uids.end)).collect(),
             series: match spec.series {
                 Some(series) => Some(series.into_iter().collect()),
+                None if spec.uids.is_empty() => None,
+                None => Some(Vec::new()),
+            },
+            keys: match &spec.keys {
+                Some(keys) => Some(keys.iter().map(ToString::to_string).collect()),
                 None if spec.uids.is_empty() => None,
                 None => Some(Vec::new()),
             },
@@ -114,8 +121,14 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
         output.json_items(&items)?;
         return Ok(Exit::Ok);
     }
-    let heading = ["tenant", "uids", "series", "callers", "calls/s", "numbers/s", "connections", "count", "advance"];
-    let mut table = Table::new(&heading).right(&[4, 5, 6, 7, 8]);
+    let heading =
+        ["tenant", "uids", "series", "keys", "callers", "calls/s", "numbers/s", "connections", "count", "advance"];
+    let mut table = Table::new(&heading).right(&[5, 6, 7, 8, 9]);
+    let names = |names: Option<Vec<String>>| match names {
+        None => "all".to_owned(),
+        Some(names) if names.is_empty() => "none".to_owned(),
+        Some(names) => names.join(" "),
+    };
     for view in items {
         let quota = |most: Option<u64>| most.map_or_else(|| "-".to_owned(), grouped);
         let holder = |name: &String| if name.contains('/') { name.clone() } else { format!("client/{name}") };
@@ -125,11 +138,8 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
         table.row([
             view.name,
             if view.uids.is_empty() { "all".to_owned() } else { view.uids.join(" ") },
-            match view.series {
-                None => "all".to_owned(),
-                Some(series) if series.is_empty() => "none".to_owned(),
-                Some(series) => series.join(" "),
-            },
+            names(view.series),
+            names(view.keys),
             callers.chain(tokens).collect::<Vec<_>>().join(", "),
             quota(view.calls_per_s.map(Into::into)),
             quota(view.numbers_per_s.map(Into::into)),

@@ -321,7 +321,7 @@ reasons! {
         OtherTenantsUid = "OTHER_TENANTS_UID", [PermissionDenied], Never, Unchanged;
         /// The series does not belong to the tenant.
         OtherTenantsSeries = "OTHER_TENANTS_SERIES", [PermissionDenied], Never, Unchanged;
-        /// The tenant may use some uids, and no keys.
+        /// The key does not belong to the tenant.
         OtherTenantsKey = "OTHER_TENANTS_KEY", [PermissionDenied], Never, Unchanged;
         /// The count is above the tenant's quota for an item.
         CountAboveQuota = "COUNT_ABOVE_QUOTA", [InvalidArgument], Never, Unchanged;

@@ -45,10 +45,17 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.admit_series(name) } else { true }
     }
 
-    /// Returns whether the caller's tenant may use keys. If the tenant may not use them, counts a refusal.
+    /// Returns whether the caller's tenant may use any key of a keyspace. If the tenant may not, counts a refusal.
     #[must_use]
-    pub fn admit_keys(&self) -> bool {
-        if let Caller::Tenant(tenant) = self { tenant.admit_keys() } else { true }
+    pub fn admit_keyspace(&self, keyspace: &str) -> bool {
+        if let Caller::Tenant(tenant) = self { tenant.admit_keyspace(keyspace) } else { true }
+    }
+
+    /// Returns whether the caller's tenant may use a key. If the tenant may not, counts a refusal. `key` is the key as
+    /// the caller sends it, before it is hashed.
+    #[must_use]
+    pub fn admit_key(&self, keyspace: &str, key: &[u8]) -> bool {
+        if let Caller::Tenant(tenant) = self { tenant.admit_key(keyspace, key) } else { true }
     }
 
     /// Charges the counts of `items` to the quota of the caller's tenant, and turns each item that exceeds it into a

@@ -2,9 +2,11 @@
 //! all its flaws with the line of each flaw.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
+use seq_core::limits::MAX_KEY_BYTES;
 use seq_core::state::CreateSeries;
 use seq_kit::config::fields::{Fields, Flaw, Reader};
 
@@ -21,6 +23,9 @@ pub const MAX_RATE: u32 = 100_000_000;
 /// its tenant.
 const MAX_TOKENS: usize = 16;
 
+/// Maximum number of prefixes of keys of one tenant. It is limited because a key is compared with each of them.
+const MAX_KEY_PREFIXES: usize = 64;
+
 /// Prefix of a proxy's name in [`TenantSpec::certificates`]. It distinguishes proxies from clients, whose names have no
 /// prefix.
 pub(crate) const PROXY: &str = "proxy/";
@@ -29,7 +34,7 @@ pub(crate) const PROXY: &str = "proxy/";
 const MAX_NAME_BYTES: usize = 64;
 
 /// Definition of a tenant, as read from the tenants file. It consists of the proofs that identify the tenant's callers,
-/// the uids and series that they may use, and quotas. If a quota is `None`, only the limits of the node apply.
+/// the uids, series and keys that they may use, and quotas. If a quota is `None`, only the limits of the node apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantSpec {
     /// Name of lower-case letters, digits and hyphens.
@@ -38,6 +43,8 @@ pub struct TenantSpec {
     pub uids: Vec<Range<u64>>,
     /// Names of the series that the tenant may use. `None` allows all series if `uids` is empty, and otherwise none.
     pub series: Option<BTreeSet<String>>,
+    /// Keys that the tenant may use. `None` allows all keys if `uids` is empty, and otherwise none.
+    pub keys: Option<Vec<KeyPrefix>>,
     /// Hashes of the tokens that identify the tenant.
     pub tokens: Vec<TokenHash>,
     /// Names of the clients whose certificates identify the tenant. `proxy/NAME` stands for the proxy NAME, whose
@@ -60,7 +67,35 @@ pub struct TenantSpec {
     pub max_advance: u64,
 }
 
+/// Keys of one keyspace that begin with a prefix, in the form `KEYSPACE/PREFIX*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPrefix {
+    /// Name of the keyspace.
+    pub keyspace: String,
+    /// First bytes of the keys. An empty prefix stands for all keys of the keyspace.
+    pub prefix: String,
+}
+
+impl fmt::Display for KeyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}*", self.keyspace, self.prefix)
+    }
+}
+
 impl TenantSpec {
+    /// Returns whether the tenant may use any key of a keyspace.
+    #[must_use]
+    pub fn has_keyspace(&self, keyspace: &str) -> bool {
+        self.keys.as_ref().map_or(self.uids.is_empty(), |keys| keys.iter().any(|own| own.keyspace == keyspace))
+    }
+
+    /// Returns whether the tenant may use a key. `key` is the key as the caller sends it, before it is hashed.
+    #[must_use]
+    pub fn has_key(&self, keyspace: &str, key: &[u8]) -> bool {
+        let has = |own: &KeyPrefix| own.keyspace == keyspace && key.starts_with(own.prefix.as_bytes());
+        self.keys.as_ref().map_or(self.uids.is_empty(), |keys| keys.iter().any(has))
+    }
+
     /// Returns whether the tenant may use a series.
     #[must_use]
     pub fn has_series(&self, name: &str) -> bool {
@@ -100,6 +135,7 @@ fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> Ten
     let name: String = fields.required("name", reader).unwrap_or_default();
     let uids: Vec<String> = fields.optional("uids", reader).unwrap_or_default();
     let series = series(&mut fields, reader);
+    let keys = keys(&mut fields, reader);
     let tokens: Vec<String> = fields.optional("tokens", reader).unwrap_or_default();
     let certificates: Vec<String> = fields.optional("certificates", reader).unwrap_or_default();
     let calls_per_s = rate("calls_per_s", &mut fields, reader);
@@ -159,6 +195,7 @@ fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> Ten
         name,
         uids: ranges,
         series,
+        keys,
         tokens: hashes,
         certificates,
         calls_per_s,
@@ -177,6 +214,33 @@ fn series(fields: &mut Fields<'_>, reader: &mut Reader) -> Option<BTreeSet<Strin
         }
     }
     Some(names)
+}
+
+fn keys(fields: &mut Fields<'_>, reader: &mut Reader) -> Option<Vec<KeyPrefix>> {
+    let texts: Vec<String> = fields.optional("keys", reader)?;
+    if texts.len() > MAX_KEY_PREFIXES {
+        reader.add(&fields.key("keys"), &format!("{} are more than {MAX_KEY_PREFIXES}", texts.len()));
+    }
+    let mut keys = Vec::new();
+    for text in texts.iter().take(MAX_KEY_PREFIXES) {
+        match key_prefix(text) {
+            Some(key) => keys.push(key),
+            None => {
+                let what = format!("{text:?} is not KEYSPACE/PREFIX*, as in \"main/conv:*\" or \"main/*\"");
+                reader.add(&fields.key("keys"), &what);
+            }
+        }
+    }
+    Some(keys)
+}
+
+/// Parses a prefix of keys in the form `KEYSPACE/PREFIX*`. A `*` within the prefix would look like a pattern, which is
+/// not supported.
+fn key_prefix(text: &str) -> Option<KeyPrefix> {
+    let (keyspace, prefix) = text.split_once('/')?;
+    let prefix = prefix.strip_suffix('*').filter(|prefix| !prefix.contains('*') && prefix.len() <= MAX_KEY_BYTES)?;
+    CreateSeries::check_name(keyspace).ok()?;
+    Some(KeyPrefix { keyspace: keyspace.to_owned(), prefix: prefix.to_owned() })
 }
 
 fn positive(key: &'static str, fields: &mut Fields<'_>, reader: &mut Reader) -> Option<u32> {
@@ -217,7 +281,7 @@ mod tests {
     fn every_key_is_read() {
         let text = format!(
             "[[tenant]]\nname = \"im\"\nuids = [\"0..1_000\", \"5000..6000\"]\nseries = [\"tweets\"]\ntokens = [\"{HASH}\"]\n\
-             certificates = [\"chat\", \"proxy/p1\"]\ncalls_per_s = 10\nnumbers_per_s = 1_000\nconnections = 3\nmax_count = 100\n\
+             keys = [\"main/conv:*\"]\ncertificates = [\"chat\", \"proxy/p1\"]\ncalls_per_s = 10\nnumbers_per_s = 1_000\nconnections = 3\nmax_count = 100\n\
              max_advance = 0\n[[tenant]]\nname = \"ops\"\ncertificates = [\"ops\"]\n"
         );
         let tenants = parse(&text).unwrap();
@@ -225,6 +289,7 @@ mod tests {
             name: "im".into(),
             uids: vec![0..1_000, 5_000..6_000],
             series: Some(BTreeSet::from(["tweets".into()])),
+            keys: Some(vec![KeyPrefix { keyspace: "main".into(), prefix: "conv:".into() }]),
             tokens: vec![TokenHash::parse(HASH).unwrap()],
             certificates: vec!["chat".into(), "proxy/p1".into()],
             calls_per_s: NonZeroU32::new(10),
@@ -254,6 +319,31 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_of_some_uids_has_only_the_keys_that_it_names() {
+        for (lines, conversation, user, other) in [
+            ("", true, true, true),
+            ("keys = [\"main/conv:*\"]", true, false, false),
+            ("keys = []", false, false, false),
+            ("uids = [\"0..9\"]", false, false, false),
+            ("uids = [\"0..9\"]\nkeys = [\"main/*\"]", true, true, false),
+            ("keys = [\"other/*\", \"main/user:1*\"]", false, true, true),
+        ] {
+            let text = format!("[[tenant]]\nname = \"im\"\ncertificates = [\"a\"]\n{lines}");
+            let tenant = parse(&text).unwrap().remove(0);
+            let has = [("main", &b"conv:\xff"[..]), ("main", b"user:12"), ("other", b"conv:1")]
+                .map(|(keyspace, key)| tenant.has_key(keyspace, key));
+            assert_eq!(has, [conversation, user, other], "{lines}");
+            let has = ["main", "other"].map(|keyspace| tenant.has_keyspace(keyspace));
+            assert_eq!(has, [conversation || user, other], "{lines}");
+        }
+        let text = "[[tenant]]\nname = \"im\"\ncertificates = [\"a\"]\nkeys = [\"main/conv:*\"]";
+        let tenant = parse(text).unwrap().remove(0);
+        for outside in [&b"conv"[..], b"", b"Conv:1", b" conv:1"] {
+            assert!(!tenant.has_key("main", outside), "{outside:?}");
+        }
+    }
+
+    #[test]
     fn a_wrong_file_is_refused_with_its_line_and_key() {
         let of = |lines: &str| {
             let flaws = parse(&format!("[[tenant]]\nname = \"im\"\n{lines}")).unwrap_err();
@@ -268,6 +358,10 @@ mod tests {
                 "certificates = [\"a\"]\nseries = [\"a b\"]",
                 "4: tenant[0].series: the name \"a b\" of a series is not 1",
             ),
+            ("certificates = [\"a\"]\nkeys = [\"conv:*\"]", "4: tenant[0].keys: \"conv:*\" is not KEYSPACE/PREFIX*"),
+            ("certificates = [\"a\"]\nkeys = [\"main/conv:\"]", "4: tenant[0].keys: \"main/conv:\" is not KEYSPACE"),
+            ("certificates = [\"a\"]\nkeys = [\"main/a*b*\"]", "4: tenant[0].keys: \"main/a*b*\" is not KEYSPACE"),
+            ("certificates = [\"a\"]\nkeys = [\"a b/*\"]", "4: tenant[0].keys: \"a b/*\" is not KEYSPACE"),
             ("certificates = [\"a\"]\ncalls_per_s = 0", "4: tenant[0].calls_per_s: 0 is not in 1..=100000000"),
             ("certificates = [\"a\"]\nnumbers_per_s = 200_000_000", "4: tenant[0].numbers_per_s: 200000000 is not in"),
             ("certificates = [\"a\"]\nconnections = 0", "4: tenant[0].connections: 0 is none"),

@@ -14,6 +14,6 @@ pub mod token;
 mod caller;
 
 pub use caller::Caller;
-pub use file::TenantSpec;
+pub use file::{KeyPrefix, TenantSpec};
 pub use registry::{Session, Tenants};
 pub use token::{Token, TokenHash};

@@ -1,4 +1,4 @@
-//! Enforces the limits of a tenant on uids, series, rates, counts of numbers, and connections. A request is never
+//! Enforces the limits of a tenant on uids, series, keys, rates, counts of numbers, and connections. A request is never
 //! delayed by a limit. The module immediately refuses each item that exceeds a quota.
 //!
 //! Rates are limited by the generic cell rate algorithm. After a second without requests, a tenant may use its quota
@@ -46,7 +46,7 @@ struct Metrics {
     uid: Counter,
     /// Requests that were refused because the tenant may not use the series.
     series: Counter,
-    /// Requests that were refused because the tenant may not use keys.
+    /// Requests and items that were refused because the tenant may not use their keys.
     key: Counter,
     /// Items that were refused because of their count, and advances that were refused because they skip too many
     /// numbers.
@@ -130,9 +130,18 @@ impl Tenant {
         admitted
     }
 
-    /// Returns whether the tenant may use keys, which it may if it may use every uid. If it may not, counts a refusal.
-    pub(crate) fn admit_keys(&self) -> bool {
-        let admitted = self.spec.uids.is_empty();
+    /// Returns whether the tenant may use any key of a keyspace. If it may not, counts a refusal.
+    pub(crate) fn admit_keyspace(&self, keyspace: &str) -> bool {
+        let admitted = self.spec.has_keyspace(keyspace);
+        if !admitted {
+            self.metrics.key.increment(1);
+        }
+        admitted
+    }
+
+    /// Returns whether the tenant may use a key. If it may not, counts a refusal.
+    pub(crate) fn admit_key(&self, keyspace: &str, key: &[u8]) -> bool {
+        let admitted = self.spec.has_key(keyspace, key);
         if !admitted {
             self.metrics.key.increment(1);
         }

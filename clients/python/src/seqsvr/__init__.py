@@ -29,6 +29,7 @@ from seqsvr._errors import (
     Unreachable,
 )
 from seqsvr._ids import CounterShape, CurrentId, DecodedId, Ids, TimedShape
+from seqsvr._keyspace import AsyncKeyspace, Keyspace
 from seqsvr._observer import AttemptEvent, CallEvent, Observer
 from seqsvr._results import Allocation, Current
 from seqsvr._segments import AsyncSegments, Segments
@@ -42,6 +43,7 @@ __all__ = [
     "AfterFork",
     "Allocation",
     "AsyncClient",
+    "AsyncKeyspace",
     "AsyncSegments",
     "AsyncSeries",
     "AsyncTickets",
@@ -58,6 +60,7 @@ __all__ = [
     "DeadlineExceeded",
     "DecodedId",
     "Ids",
+    "Keyspace",
     "Observer",
     "OtherEventLoop",
     "Refused",

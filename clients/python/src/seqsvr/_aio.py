@@ -16,9 +16,11 @@ from google.protobuf.message import Message
 
 from seqsvr import _methods, _tls
 from seqsvr._aio_streams import AsyncBatcher
-from seqsvr._attempts import DEADLINE, Call, IdCall, reported
+from seqsvr._attempts import DEADLINE, Call, IdCall, KeyCall, reported
 from seqsvr._errors import AfterFork, ClientClosed, ConnectError, OtherEventLoop, SeqError
 from seqsvr._ids import CurrentId, Ids
+from seqsvr._keyspace import AsyncKeyspace
+from seqsvr._keyspace import home as home_of_keyspace
 from seqsvr._observer import Observer
 from seqsvr._results import Allocation, Current
 from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, path, serialize
@@ -147,6 +149,16 @@ class AsyncClient:
             found = self._shared.routes.series(name)
         return AsyncSeries(self, *known(name, found))
 
+    async def keyspace(self, name: str, *, deadline: float | None = None) -> AsyncKeyspace:
+        """The keyspace of a name; see `Client.keyspace`."""
+        self._enter()
+        self._check_open()
+        found = self._shared.routes.series(name)
+        if found is None:
+            await self._fetch_routes([], self._deadline if deadline is None else deadline)
+            found = self._shared.routes.series(name)
+        return AsyncKeyspace(self, home_of_keyspace(name, found), name)
+
     async def _run_ids(
         self, home: int, count: int, deadline: float | None, method: _methods.Method[Result], *, once: bool = False
     ) -> Result:
@@ -161,6 +173,25 @@ class AsyncClient:
             await self._drive(call, call.start())
             await self._explain(call)
         return call.one()
+
+    async def _run_keys(
+        self,
+        home: int,
+        keys: Sequence[bytes],
+        counts: Sequence[int],
+        deadline: float | None,
+        method: _methods.Method[Result],
+    ) -> Call[Result]:
+        self._enter()
+        self._check_open()
+        call = KeyCall(self._shared, home, keys, counts, self._deadline if deadline is None else deadline, method)
+        with reported(call):
+            if not self._shared.routes.sets:
+                # The process is the child of the one that has fetched them.
+                await self._fetch_routes([], call.remaining)
+            await self._drive(call, call.start())
+            await self._explain(call)
+        return call
 
     async def _run(
         self,

@@ -70,6 +70,9 @@ MAX_COUNT = 1_000_000
 MAX_ITEMS = 10_000
 """Most items of one request; larger batches go in several, one after the other."""
 
+MAX_KEYS_BYTES = 128 * 1024
+"""Most bytes of the keys of one request: half of the largest request of a server; the rest is for their lengths."""
+
 logger = logging.getLogger("seqsvr")
 
 Result = TypeVar("Result", Allocation, Current, Ids, CurrentId, int)
@@ -152,7 +155,8 @@ class Call(Generic[Result]):
         if timeout <= 0:
             self._deadline_exceeded(group, group.items)
             return []
-        part, group.items = group.items[:MAX_ITEMS], group.items[MAX_ITEMS:]
+        size = self._part(group.items)
+        part, group.items = group.items[:size], group.items[size:]
         routes = [self._route(index) for index in part]
         by_set: dict[int, list[int]] = {}
         for position, route in enumerate(routes):
@@ -169,7 +173,7 @@ class Call(Generic[Result]):
     def _request(
         self, target: KnownSet, addr: str, group: Group, items: list[int], routes: list[Route], timeout: float
     ) -> Attempt:
-        uids = [self._items[index].uid or 0 for index in items]
+        uids = self._uids(items)
         counts = [self._items[index].count for index in items]
         epochs = [route.epoch for route in routes]
         method, request = self._method.request(uids, counts, self._shared.routes.known_version(target), epochs)
@@ -178,6 +182,14 @@ class Call(Generic[Result]):
         timeout = self._limit if is_limited else timeout
         self._sent += 1
         return Attempt(addr, target, known, method, request, timeout, is_limited, items, epochs, group)
+
+    def _part(self, items: Sequence[int]) -> int:
+        """The number of the first items that go in one request."""
+        return MAX_ITEMS
+
+    def _uids(self, items: Sequence[int]) -> list[int]:
+        """The uids of items, for the request."""
+        return [self._items[index].uid or 0 for index in items]
 
     def _has_other(self, target: KnownSet, addr: str) -> bool:
         """Whether another node of a set can serve, as far as is known."""
@@ -532,6 +544,50 @@ class IdCall(Call[Result]):
         for index, error in retries:
             self.results[index] = error
         return []
+
+
+class KeyCall(Call[Result]):
+    """A call for keys of a keyspace: any node serves it, of the set `home`, or of another set while `home` is down.
+
+    Its method gets the indexes of the items instead of uids.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        home: int,
+        keys: Sequence[bytes],
+        counts: Sequence[int],
+        deadline: float,
+        method: Method[Result],
+    ) -> None:
+        """Starts the call. Raises CountOutOfRange, and TypeError for an invalid count."""
+        self._home = home
+        self._keys = keys
+        items = [Item(None, _count(None, count)) for _, count in zip(keys, counts, strict=True)]
+        self._begin(shared, items, deadline, method)
+
+    def start(self) -> list[Step]:
+        """See `Call`."""
+        if not self._items:
+            return []
+        if known := self._shared.routes.sets.get(self._home):
+            known.budget.earn()
+        return [Step(Group(list(range(len(self._items)))))]
+
+    def _part(self, items: Sequence[int]) -> int:
+        size = 0
+        for position, index in enumerate(items[:MAX_ITEMS]):
+            size += len(self._keys[index])
+            if size > MAX_KEYS_BYTES:
+                return position
+        return MAX_ITEMS
+
+    def _uids(self, items: Sequence[int]) -> list[int]:
+        return list(items)
+
+    def _route(self, index: int) -> Route:
+        return Route(0, VIRGIN, self._home, 0)
 
 
 @contextlib.contextmanager

@@ -15,9 +15,11 @@ import grpc
 from google.protobuf.message import Message
 
 from seqsvr import _fork, _methods, _tls
-from seqsvr._attempts import DEADLINE, Call, IdCall, reported
+from seqsvr._attempts import DEADLINE, Call, IdCall, KeyCall, reported
 from seqsvr._errors import ClientClosed, ConnectError, SeqError
 from seqsvr._ids import CurrentId, Ids
+from seqsvr._keyspace import Keyspace
+from seqsvr._keyspace import home as home_of_keyspace
 from seqsvr._observer import Observer
 from seqsvr._requests import Requests
 from seqsvr._results import Allocation, Current
@@ -213,6 +215,20 @@ class Client(_fork.Forks):
             found = self._shared.routes.series(name)
         return Series(self, *known(name, found))
 
+    def keyspace(self, name: str, *, deadline: float | None = None) -> Keyspace:
+        """The keyspace of a name. Sends a request only if the client has no keyspace of this name yet.
+
+        Raises Refused with the reason UNKNOWN_KEYSPACE if the seeds know no such keyspace; a new one is known within a second.
+        Raises ConnectError if no seed responds to the first call.
+        """
+        self._check_open()
+        found = self._shared.routes.series(name)
+        if found is None:
+            with _fork.gate:
+                self._fetch_routes([], self._deadline if deadline is None else deadline)
+            found = self._shared.routes.series(name)
+        return Keyspace(self, home_of_keyspace(name, found), name)
+
     def _run_ids(
         self, home: int, count: int, deadline: float | None, method: _methods.Method[Result], *, once: bool = False
     ) -> Result:
@@ -226,6 +242,24 @@ class Client(_fork.Forks):
             self._drive(call, call.start())
             self._explain(call)
         return call.one()
+
+    def _run_keys(
+        self,
+        home: int,
+        keys: Sequence[bytes],
+        counts: Sequence[int],
+        deadline: float | None,
+        method: _methods.Method[Result],
+    ) -> Call[Result]:
+        self._check_open()
+        call = KeyCall(self._shared, home, keys, counts, self._deadline if deadline is None else deadline, method)
+        with _fork.gate, reported(call):
+            if not self._shared.routes.sets:
+                # The process is the child of the one that has fetched them.
+                self._fetch_routes([], call.remaining)
+            self._drive(call, call.start())
+            self._explain(call)
+        return call
 
     def _run(
         self,

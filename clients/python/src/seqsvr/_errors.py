@@ -46,7 +46,7 @@ class CountOutOfRange(SeqError, ValueError):
 class Refused(SeqError):
     """A server refused the request, and retries failed or would fail as well.
 
-    uid: the requested uid; None for a request for ids, whose message names the series.
+    uid: the requested uid; None for a request for ids or keys, whose message names the series or the key.
     code: the gRPC code, as `"UNAVAILABLE"`.
     retry_after: seconds after which the server expects a retry to succeed; None for a permanent refusal.
     bound: the highest number to which an advance may raise the uid now, if the reason is ADVANCE_TOO_FAR; else None.

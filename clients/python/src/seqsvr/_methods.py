@@ -12,7 +12,7 @@ from seqsvr import _results
 from seqsvr._errors import BadAnswer
 from seqsvr._ids import CurrentId, Ids
 from seqsvr._results import Allocation, Current
-from seqsvr.v1 import ids_pb2, route_pb2
+from seqsvr.v1 import ids_pb2, keys_pb2, route_pb2
 from seqsvr.v1 import sequence_pb2 as pb
 
 Result_co = TypeVar("Result_co", Allocation, Current, Ids, CurrentId, int, covariant=True)
@@ -22,7 +22,7 @@ Result_co = TypeVar("Result_co", Allocation, Current, Ids, CurrentId, int, covar
 class Item:
     """A uid, the number of numbers to allocate, and the number of attempts that may have taken them without a response.
 
-    A request for ids has no uid.
+    A request for ids or keys has no uid.
     """
 
     uid: int | None
@@ -232,8 +232,79 @@ class AdvanceId:
         return None, read
 
 
+@dataclass
+class NextKey(Next):
+    """Allocates numbers of one key."""
+
+    name = "NextKey"
+    keyspace: str
+    key: bytes
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        request = keys_pb2.NextKeyRequest(keyspace=self.keyspace, raw_key=self.key, count=counts[0], route_version=version)
+        return self.name, request
+
+
+@dataclass
+class NextKeys(NextMany):
+    """Allocates numbers of many keys; `request` gets their indexes."""
+
+    name = "NextKeys"
+    keyspace: str
+    keys: Sequence[bytes]
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        counts = [] if all(count == 1 for count in counts) else counts
+        keys = [self.keys[index] for index in uids]
+        request = keys_pb2.NextKeysRequest(keyspace=self.keyspace, raw_keys=keys, counts=counts, route_version=version)
+        return self.name, request
+
+
+@dataclass
+class CurrentKey(CurrentOne):
+    """Reads the last number of one key."""
+
+    name = "CurrentKey"
+    keyspace: str
+    key: bytes
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        return self.name, keys_pb2.CurrentKeyRequest(keyspace=self.keyspace, raw_key=self.key, route_version=version)
+
+
+@dataclass
+class CurrentKeys(CurrentMany):
+    """Reads the last numbers of many keys; `request` gets their indexes."""
+
+    name = "CurrentKeys"
+    keyspace: str
+    keys: Sequence[bytes]
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        keys = [self.keys[index] for index in uids]
+        return self.name, keys_pb2.CurrentKeysRequest(keyspace=self.keyspace, raw_keys=keys, route_version=version)
+
+
+@dataclass
+class AdvanceKey(Advance):
+    """Raises one key to a number; the result is the epoch of the ownership."""
+
+    name: ClassVar[str] = "AdvanceKey"
+    keyspace: str
+    key: bytes
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        request = keys_pb2.AdvanceKeyRequest(keyspace=self.keyspace, raw_key=self.key, to=self.to, route_version=version)
+        return self.name, request
+
+
 def number(to: int) -> int:
-    """Validates the number to which a uid is raised. The server has the limit."""
+    """Validates the number to which a uid or key is raised. The server has the limit."""
     if not isinstance(to, int) or isinstance(to, bool):
         raise TypeError(f"a number is an int, not {type(to).__name__}")
     if not 0 <= to < 2**64:

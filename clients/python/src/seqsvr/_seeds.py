@@ -34,11 +34,25 @@ METHODS: dict[str, type[Message]] = {
     "NextIds": ids_pb2.NextIdsResponse,
     "CurrentId": ids_pb2.CurrentIdResponse,
     "AdvanceId": ids_pb2.AdvanceIdResponse,
+    "NextKey": pb.NextResponse,
+    "NextKeys": pb.NextManyResponse,
+    "CurrentKey": pb.CurrentResponse,
+    "CurrentKeys": pb.CurrentManyResponse,
+    "AdvanceKey": pb.AdvanceResponse,
 }
 """The methods that a client calls, and their response types."""
 
 ID_METHODS = {"NextIds": "Next", "CurrentId": "Current", "AdvanceId": "Advance"}
 """The names of the methods for ids in their service."""
+
+KEY_METHODS = {
+    "NextKey": "Next",
+    "NextKeys": "NextMany",
+    "CurrentKey": "Current",
+    "CurrentKeys": "CurrentMany",
+    "AdvanceKey": "Advance",
+}
+"""The names of the methods for keys in their service."""
 
 OPTIONS: Sequence[tuple[str, int]] = (
     # This client makes the retries itself: a retry inside grpcio would hide a gap.
@@ -70,6 +84,8 @@ def path(method: str) -> str:
     """The path of a method."""
     if method in ID_METHODS:
         return f"/seqsvr.v1.IdService/{ID_METHODS[method]}"
+    if method in KEY_METHODS:
+        return f"/seqsvr.v1.KeyService/{KEY_METHODS[method]}"
     return f"/seqsvr.v1.SequenceService/{method}"
 
 

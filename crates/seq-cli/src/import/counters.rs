@@ -1,15 +1,17 @@
-//! The counters that an import raises. They are either users or counter series of the cluster.
+//! The counters that an import raises. They are users, keys of a keyspace, or counter series of the cluster.
 
 use std::collections::BTreeMap;
 
 use futures::{StreamExt, stream};
-use seq_client::{CallError, Client, Series};
+use seq_client::{CallError, Client, Current, Keyspace, Series};
 use seq_command::exit::Failure;
 use seq_ids::Id;
 
+use super::keys;
 use super::records::{Flaws, Record, Records};
 use super::source::Source;
 use crate::counter_series;
+use crate::item_report::call_failure;
 
 /// The counters that the records of an import belong to.
 #[derive(Debug)]
@@ -17,22 +19,28 @@ pub(super) enum Counters {
     Users,
     /// The series, by the keys of their records.
     Series(BTreeMap<u64, Series>),
+    Keys(Keyspace),
 }
 
 impl Counters {
     /// Finds the counters that the records raise. A record is invalid if its series is not a counter series, or if the
     /// series cannot have the record's id. If `skips_invalid` is true, the function removes invalid records from
-    /// `records`.
+    /// `records`. `keyspace` is the keyspace of records of keys.
     ///
     /// # Errors
-    /// A record is invalid and `skips_invalid` is false, or no valid record remains. The error lists the first invalid
+    /// The keyspace does not exist. A record is invalid and `skips_invalid` is false, or no valid record remains. The error lists the first invalid
     /// records with their places in the source.
     pub(super) async fn of(
         records: &mut Records,
         source: &Source,
         client: &Client,
+        keyspace: Option<&str>,
         skips_invalid: bool,
     ) -> Result<Counters, Failure> {
+        if let Some(name) = keyspace {
+            let keyspace = client.keyspace(name).await.map_err(|error| call_failure(&error, client))?;
+            return Ok(Counters::Keys(keyspace));
+        }
         if !records.is_of_series() {
             return Ok(Counters::Users);
         }
@@ -56,34 +64,48 @@ impl Counters {
         match self {
             Counters::Users => "users",
             Counters::Series(_) => "series",
+            Counters::Keys(_) => "keys",
         }
     }
 
-    /// Requests the present numbers of the records' users, or the last ids of their series. Returns them in the order
-    /// of the records.
+    /// Requests the present numbers of the users or keys of `part`, or the last ids of their series. Returns them in
+    /// the order of the records. `part` are some of the records `all`.
     pub(super) async fn current(
         &self,
         client: &Client,
-        records: &[Record],
+        all: &Records,
+        part: &[Record],
         concurrency: usize,
     ) -> Result<Vec<Result<u64, CallError>>, CallError> {
-        let Counters::Series(series) = self else {
-            let uids: Vec<u64> = records.iter().map(|record| record.key).collect();
-            let results = client.current_many(&uids).await?;
-            return Ok(results.into_iter().map(|result| result.map(|current| current.value)).collect());
-        };
-        let current = |record: &Record| {
-            let series = &series[&record.key];
-            async move { series.current().await.map(|current| current.id.map_or(0, Id::get)) }
-        };
-        Ok(stream::iter(records).map(current).buffered(concurrency).collect().await)
+        let value = |result: Result<Current, CallError>| result.map(|current| current.value);
+        match self {
+            Counters::Users => {
+                let uids: Vec<u64> = part.iter().map(|record| record.key).collect();
+                Ok(client.current_many(&uids).await?.into_iter().map(value).collect())
+            }
+            Counters::Keys(keyspace) => {
+                let keys: Vec<&[u8]> = part.iter().filter_map(|record| all.key_of(record)).collect();
+                let mut results = Vec::with_capacity(keys.len());
+                for batch in keys::batches(&keys) {
+                    results.extend(keyspace.current_many(batch).await?.into_iter().map(value));
+                }
+                Ok(results)
+            }
+            Counters::Series(series) => {
+                let current = |record: &Record| {
+                    let series = &series[&record.key];
+                    async move { series.current().await.map(|current| current.id.map_or(0, Id::get)) }
+                };
+                Ok(stream::iter(part).map(current).buffered(concurrency).collect().await)
+            }
+        }
     }
 
-    /// Returns the count of numbers by which a record exceeds `current`, which is the present number of its user or the
-    /// last id of its series.
+    /// Returns the count of numbers by which a record exceeds `current`, which is the present number of its user or
+    /// key, or the last id of its series.
     pub(super) fn distance(&self, record: &Record, current: u64) -> u64 {
         match self {
-            Counters::Users => record.value - current,
+            Counters::Users | Counters::Keys(_) => record.value - current,
             Counters::Series(series) => {
                 let number = |id| counter_series::number(&series[&record.key], id);
                 number(record.value) - number(current)
@@ -91,13 +113,17 @@ impl Counters {
         }
     }
 
-    /// Raises the counter of a record.
-    pub(super) async fn advance(&self, client: &Client, record: &Record) -> Result<(), CallError> {
+    /// Raises the counter of a record, which is one of the records `all`.
+    pub(super) async fn advance(&self, client: &Client, all: &Records, record: &Record) -> Result<(), CallError> {
         match self {
             Counters::Users => client.advance(record.key, record.value).await.map(drop),
             Counters::Series(series) => {
                 let id = Id::new(record.value).expect("a record of a series has an id");
                 series[&record.key].advance(id).await.map(drop)
+            }
+            Counters::Keys(keyspace) => {
+                let key = all.key_of(record).expect("the records are about keys");
+                keyspace.advance(key, record.value).await.map(drop)
             }
         }
     }

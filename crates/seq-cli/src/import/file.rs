@@ -28,9 +28,11 @@ const MAX_LINE_BYTES: u64 = 1_024;
 /// The format of a file of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// Lines of a user and a number behind the header `uid,value`, or of a series and an id behind `series,id`.
+    /// Lines of a user and a number behind the header `uid,value`, of a key and a number behind `key,value`, or of a
+    /// series and an id behind `series,id`.
     Csv,
-    /// A JSON object on each line, with `uid` and `value`, or `series` and `id`; numbers may be strings of digits.
+    /// A JSON object on each line, with `uid` and `value`, `key` or base64 `raw_key` and `value`, or `series` and `id`;
+    /// numbers may be strings of digits.
     Jsonl,
 }
 
@@ -171,7 +173,7 @@ fn fields(line: &str) -> Option<Vec<String>> {
 
 /// Opens a file for reading, and decompresses its content if it is in gzip format. The path `-` stands for standard
 /// input.
-fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+pub(super) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let file: Box<dyn Read> = if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let is_gzip = reader.fill_buf()?.starts_with(&GZIP);

@@ -1,9 +1,11 @@
 //! Reads the records of an import from Redis. The name of a key is a prefix followed by a uid, and its value is the
-//! number of the user. The keys are read from one master, or from all masters of a Redis Cluster.
+//! number of the user; or the whole key is a key of a keyspace, and its value is the number of the key. The keys are read
+//! from one master, or from all masters of a Redis Cluster.
 //!
 //! A scan counts as complete only if no server has restarted or become a replica during the scan, and no slot of the
 //! Redis Cluster has another master after it.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use seq_command::exit::{Exit, Failure};
 use seq_command::output::grouped;
 
 use super::contents::{Contents, Facts, Kind};
+use super::keys;
 use super::records::{Draft, MAX_RECORDS};
 
 mod layout;
@@ -50,6 +53,8 @@ pub(super) struct RedisSource {
     info: ConnectionInfo,
     tls: Option<TlsCertificates>,
     prefix: String,
+    /// Whether the records are about whole keys, and not about uids behind the prefix.
+    has_whole_keys: bool,
     timeout: Duration,
 }
 
@@ -94,6 +99,7 @@ impl RedisSource {
         url: &str,
         has_tls: bool,
         prefix: &str,
+        has_whole_keys: bool,
         tls: &TlsArgs,
         timeout: Duration,
     ) -> Result<RedisSource, Failure> {
@@ -114,7 +120,7 @@ impl RedisSource {
             return Err(Failure::new(Exit::Usage, what).hint("write rediss://"));
         }
         let tls = has_tls.then_some(TlsCertificates { client_tls, root_cert });
-        Ok(RedisSource { shown, info, tls, prefix: prefix.to_owned(), timeout })
+        Ok(RedisSource { shown, info, tls, prefix: prefix.to_owned(), has_whole_keys, timeout })
     }
 
     /// Returns the name of the source in progress files. A repeated import recognises its source by this name.
@@ -129,7 +135,10 @@ impl RedisSource {
     /// A server does not respond, refuses a command or changes its role during the scan, or keys of a Redis Cluster may
     /// be missing. Or no key begins with the prefix. Or, if `draft` does not skip invalid records, a key contains no
     /// uid or its value is not a number.
-    pub(super) async fn read(&self, draft: Draft, bar: &ProgressBar) -> Result<Contents, Failure> {
+    pub(super) async fn read(&self, mut draft: Draft, bar: &ProgressBar) -> Result<Contents, Failure> {
+        if self.has_whole_keys {
+            draft.expect_keys();
+        }
         let mut first = self.connect(self.info.addr().clone()).await?;
         let server = first.server().await?;
         let mut scan = Scan { draft, prefix: &self.prefix, place: 0, gone: 0 };
@@ -285,12 +294,12 @@ impl Scan<'_> {
                     .await
                     .map_err(|error| failed(&link.addr, &error))?;
                 for (key, value) in keys.iter().zip(values) {
-                    self.add(&String::from_utf8_lossy(key), value).map_err(|error| failed(&link.addr, &error))?;
+                    self.add(key, value).map_err(|error| failed(&link.addr, &error))?;
                 }
             }
             bar.set_position(self.place);
             if self.draft.is_full() {
-                let what = format!("{}: an import has {MAX_RECORDS} users at most", link.addr);
+                let what = format!("{}: an import has {MAX_RECORDS} records at most", link.addr);
                 return Err(Failure::new(Exit::Usage, what));
             }
             if next == "0" {
@@ -304,17 +313,25 @@ impl Scan<'_> {
     ///
     /// # Errors
     /// The server could not read the key.
-    fn add(&mut self, key: &str, value: Result<Value, RedisError>) -> Result<(), RedisError> {
+    fn add(&mut self, key: &[u8], value: Result<Value, RedisError>) -> Result<(), RedisError> {
         self.place += 1;
-        let uid = key.strip_prefix(self.prefix).unwrap_or_default();
+        let is_whole = self.draft.is_of_keys();
+        let text = String::from_utf8_lossy(key);
+        let uid = text.strip_prefix(self.prefix).unwrap_or_default();
+        let at = if is_whole { Cow::Owned(keys::shown(key)) } else { Cow::Borrowed(&*text) };
         match value {
             // The key expired or was deleted after SCAN returned it.
             Ok(Value::Nil) => self.gone += 1,
+            Ok(Value::BulkString(value)) if is_whole => {
+                self.draft.add_key(self.place, at, key, &String::from_utf8_lossy(&value));
+            }
             // Leading zeros are refused, because "07" and "7" would be different keys of the same uid.
-            Ok(_) if uid.len() > 1 && uid.starts_with('0') => self.draft.refuse(key, "the uid has a leading zero"),
-            Ok(Value::BulkString(value)) => self.draft.add(self.place, key, uid, &String::from_utf8_lossy(&value)),
-            Ok(other) => self.draft.refuse(key, format_args!("{other:?} is not a counter")),
-            Err(error) if error.code() == Some("WRONGTYPE") => self.draft.refuse(key, "it is not a string"),
+            Ok(_) if !is_whole && uid.len() > 1 && uid.starts_with('0') => {
+                self.draft.refuse(at, "the uid has a leading zero");
+            }
+            Ok(Value::BulkString(value)) => self.draft.add(self.place, at, uid, &String::from_utf8_lossy(&value)),
+            Ok(other) => self.draft.refuse(at, format_args!("{other:?} is not a counter")),
+            Err(error) if error.code() == Some("WRONGTYPE") => self.draft.refuse(at, "it is not a string"),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -360,7 +377,8 @@ mod tests {
         let sources = ["redis://me:p@ss@h:1/2", "rediss://:x@h:1", "redis://h:1", "counters@home.csv"].map(shown);
         assert_eq!(sources, ["redis://h:1/2", "rediss://h:1", "redis://h:1", "counters@home.csv"]);
         let none = TlsArgs::default();
-        let source = RedisSource::new("redis://me:pass@h:1/2", false, "seq:", &none, Duration::from_secs(1)).unwrap();
+        let source =
+            RedisSource::new("redis://me:pass@h:1/2", false, "seq:", false, &none, Duration::from_secs(1)).unwrap();
         assert_eq!(source.identity(), "redis://h:1/2 seq:*");
     }
 
@@ -371,7 +389,7 @@ mod tests {
         let wrong = redis::make_extension_error("WRONGTYPE".to_owned(), None);
         let values = [text("5"), text("1"), text("1"), text("-1"), Ok(Value::Nil), Err(wrong)];
         for (key, value) in ["seq:1", "seq:x", "seq:07", "seq:8", "seq:9", "seq:list"].into_iter().zip(values) {
-            scan.add(key, value).unwrap();
+            scan.add(key.as_bytes(), value).unwrap();
         }
         assert_eq!((scan.place, scan.gone), (16, 1));
         assert_eq!(
@@ -381,6 +399,31 @@ mod tests {
         );
         let mut scan = Scan { draft: Draft::default(), prefix: "seq:", place: 0, gone: 0 };
         let moved = redis::make_extension_error("ASK".to_owned(), None);
-        assert!(scan.add("seq:1", Err(moved)).is_err(), "the key is on another server");
+        assert!(scan.add(b"seq:1", Err(moved)).is_err(), "the key is on another server");
+    }
+
+    #[test]
+    fn whole_keys_are_any_bytes() {
+        let text = |text: &str| Ok(Value::BulkString(text.as_bytes().to_vec()));
+        let mut draft = Draft::default();
+        draft.expect_keys();
+        let mut scan = Scan { draft, prefix: "", place: 0, gone: 0 };
+        let wrong = redis::make_extension_error("WRONGTYPE".to_owned(), None);
+        let keys: [&[u8]; 6] = [b"07", b"a\n\xff", b"a b", b"gone", b"list", &[b'x'; 513]];
+        for (key, value) in
+            keys.into_iter().zip([text("5"), text("1.5"), text(" 1"), Ok(Value::Nil), Err(wrong), text("1")])
+        {
+            scan.add(key, value).unwrap();
+        }
+        assert_eq!((scan.place, scan.gone), (6, 1));
+        let refused = scan.draft.finish(|place| format!("key {place}")).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            format!(
+                "b\"a\\n\\xff\": value \"1.5\" is not a number\n\"a b\": value \" 1\" is not a number\n\"list\": it is not a string\n\
+                 \"{}\"...: the key has 513 bytes: a key has 1 to 512",
+                "x".repeat(64)
+            )
+        );
     }
 }

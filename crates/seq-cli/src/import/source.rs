@@ -13,6 +13,7 @@ use seq_command::exit::{Exit, Failure};
 use super::ImportArgs;
 use super::contents::{Contents, Facts, Kind};
 use super::file::{self, Format};
+use super::key_file;
 use super::records::{Draft, Records};
 use super::redis::{self, RedisSource};
 
@@ -25,6 +26,8 @@ pub(super) enum Source {
         format: Format,
         /// Series to which all ids in the file belong. It is `None` if each record names its own user or series.
         series: Option<String>,
+        /// Whether the file has keys and their values.
+        has_keys: bool,
     },
 }
 
@@ -42,8 +45,17 @@ impl Source {
                     "--series takes a file with the ids of one series, and no server",
                 ));
             }
-            let timeout = args.timeout;
-            return RedisSource::new(&args.from, scheme == "rediss", &args.prefix, &args.tls, timeout)
+            let (prefix, has_whole_keys) = match (&args.prefix, &args.keyspace) {
+                (Some(prefix), keyspace) => (prefix.as_str(), keyspace.is_some()),
+                (None, None) => ("seq:", false),
+                (None, Some(name)) => {
+                    let what = format!("--keyspace {name} does not state which keys of the Redis server to import");
+                    return Err(
+                        Failure::new(Exit::Usage, what).hint("add --match 'conv:*', or --match '*' for all keys")
+                    );
+                }
+            };
+            return RedisSource::new(&args.from, scheme == "rediss", prefix, has_whole_keys, &args.tls, args.timeout)
                 .map(|source| Source::Redis(Box::new(source)));
         }
         if let Some((scheme, _)) = args.from.split_once("://") {
@@ -64,7 +76,7 @@ impl Source {
             let what = "--series takes a file with an id on each line; lines of JSON name their series";
             return Err(Failure::new(Exit::Usage, what));
         }
-        Ok(Source::File { path: path.to_owned(), format, series })
+        Ok(Source::File { path: path.to_owned(), format, series, has_keys: args.keyspace.is_some() })
     }
 
     /// Returns the name of the source in progress files, without a password. A repeated import recognises its source by
@@ -88,8 +100,11 @@ impl Source {
         let draft = Draft::new(skip_invalid);
         let contents = match self {
             Source::Redis(source) => source.read(draft, bar).await?,
-            Source::File { path, format, series } => {
-                let records = file::read(path, *format, series.as_deref(), draft)?;
+            Source::File { path, format, series, has_keys } => {
+                let records = match has_keys {
+                    true => key_file::read(path, *format, draft)?,
+                    false => file::read(path, *format, series.as_deref(), draft)?,
+                };
                 let skipped = records.skipped();
                 let found = records.list().len() as u64 + skipped;
                 let servers = vec![path.display().to_string()];

@@ -20,9 +20,14 @@ pub(crate) enum KeyRefusal {
     /// The node has just started, and knows no keyspace yet.
     #[error("the node has no routes yet, so it does not know whether keyspace {keyspace:?} exists: repeat the request")]
     NoRoutes { keyspace: String },
-    /// The tenant may use some uids only.
-    #[error("the tenant may use its `uids` in the tenants file, and no keys")]
-    OtherTenantsKey,
+    /// The tenant may use no key of the keyspace.
+    #[error(
+        "the tenant may use no key of keyspace {keyspace:?}: `keys` in the tenants file are its keys, if it has `uids`"
+    )]
+    OtherTenantsKeyspace { keyspace: String },
+    /// The key belongs to none of the prefixes of the tenant.
+    #[error("the tenant may not use key {key:?} of keyspace {keyspace:?}: `keys` in the tenants file are its keys")]
+    OtherTenantsKey { keyspace: String, key: String },
     /// The key is empty or too long.
     #[error("the key has {bytes} bytes: a key has 1 to {}", limits::MAX_KEY_BYTES)]
     KeySize { bytes: usize },
@@ -47,6 +52,12 @@ pub(super) fn excerpt(text: &str) -> String {
 }
 
 impl KeyRefusal {
+    /// Returns the refusal of a key that is not the tenant's.
+    pub(crate) fn other_tenants(keyspace: &str, key: &[u8]) -> KeyRefusal {
+        let key = excerpt(&String::from_utf8_lossy(key));
+        KeyRefusal::OtherTenantsKey { keyspace: excerpt(keyspace), key }
+    }
+
     /// Returns the refusal of an item, with the key in the place of the uid.
     pub(crate) fn of(refusal: Refusal, key: &[u8]) -> KeyRefusal {
         let key = || excerpt(&String::from_utf8_lossy(key));
@@ -62,7 +73,7 @@ impl KeyRefusal {
         match self {
             KeyRefusal::UnknownKeyspace { .. } => Reason::UnknownKeyspace,
             KeyRefusal::NoRoutes { .. } => Reason::Unserved,
-            KeyRefusal::OtherTenantsKey => Reason::OtherTenantsKey,
+            KeyRefusal::OtherTenantsKeyspace { .. } | KeyRefusal::OtherTenantsKey { .. } => Reason::OtherTenantsKey,
             KeyRefusal::KeySize { .. } => Reason::KeySize,
             KeyRefusal::Malformed(_) => Reason::Malformed,
             KeyRefusal::AlreadyPast { .. } => Reason::AlreadyPast,

@@ -11,7 +11,7 @@ use crate::memory::ITEM_BYTES;
 use crate::resp::Endpoint;
 use crate::resp::commands::{self, call};
 use crate::resp::encode::Replies;
-use crate::resp::incr_batch::{Items, Keys, key_at};
+use crate::resp::incr_batch::{Items, Keys, keys_of};
 
 /// Sender of a batch: its caller, and the account of the connection's memory.
 type Sender<'a> = (&'a Caller, &'a Account);
@@ -75,7 +75,7 @@ async fn of_keys<F: SequenceService>(
 ) {
     let _sample = endpoint.latency.sample(Via::Resp);
     let commands = items.len();
-    let mut refused = if caller.is_limited() { admit(caller, &mut items) } else { Vec::new() };
+    let mut refused = if caller.is_limited() { admit(caller, (batch, keyspace), &mut items) } else { Vec::new() };
     let results = match account.charge(items.len() * ITEM_BYTES) {
         Ok(_) if items.is_empty() => Vec::new(),
         Ok(_pending) => {
@@ -93,7 +93,7 @@ async fn of_keys<F: SequenceService>(
                     replies.integer(allocation.value.0);
                     continue;
                 }
-                Err(refusal) => KeyRefusal::of(refusal, key_at(batch, index)),
+                Err(refusal) => KeyRefusal::of(refusal, keys_of(batch).nth(index).unwrap_or_default()),
             },
         };
         commands::refuse_key(endpoint, replies, &refusal);
@@ -102,8 +102,12 @@ async fn of_keys<F: SequenceService>(
 
 /// Counts each item as a request of its own under the quotas of the caller's tenant, and removes the items that the
 /// tenant may not allocate. Returns the refusals of all items, in order; `None` for an item that is admitted.
-fn admit(caller: &Caller, items: &mut Vec<KeyedItem>) -> Vec<Option<KeyRefusal>> {
-    let mut refused: Vec<_> = items.iter().map(|_| keys::admit(caller).err()).collect();
+fn admit(
+    caller: &Caller,
+    (batch, keyspace): (&[u8], &Keyspace),
+    items: &mut Vec<KeyedItem>,
+) -> Vec<Option<KeyRefusal>> {
+    let mut refused: Vec<_> = keys_of(batch).map(|key| keys::admit(caller, &keyspace.name, key).err()).collect();
     let open = items.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
     let mut admitted: Vec<DecodedItem> = open.map(|(item, _)| Ok(keys::admitted_item(item.count))).collect();
     caller.admit_counts(&mut admitted);

@@ -105,15 +105,14 @@ pub(crate) fn parse_batch<'a>(
     (at, BatchEnd::Full)
 }
 
-/// Returns the key of the command at `index` of a batch, whose encoded commands are `batch`.
-pub(crate) fn key_at(batch: &[u8], index: usize) -> &[u8] {
+/// Returns the keys of the commands of a batch, whose encoded commands are `batch`.
+pub(crate) fn keys_of(batch: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut parser, mut at) = (Parser::default(), 0);
-    let mut commands = std::iter::from_fn(|| {
+    std::iter::from_fn(move || {
         let command = parser.next(&batch[at..]).ok()??;
         at += command.bytes;
-        Some(command)
-    });
-    commands.nth(index).and_then(|command| command.args.iter().nth(1)).unwrap_or_default()
+        command.args.iter().nth(1)
+    })
 }
 
 /// Parses an INCR in the form that nearly every client sends, and also returns its length in bytes. For commands in
@@ -313,9 +312,10 @@ mod tests {
         loop {
             let mut items = Items::default();
             let (bytes, end) = parse_batch(&mut Parser::default(), &input[at..], keys, 100, &mut items);
-            let of = |index| key_at(&input[at..at + bytes], index).to_vec();
-            for (index, item) in items.keys.iter().enumerate() {
-                assert_eq!(Some(item.key), keyspace.locate(&of(index)), "{index}");
+            let sent: Vec<_> = keys_of(&input[at..at + bytes]).collect();
+            assert_eq!(sent.len(), items.len());
+            for (item, key) in items.keys.iter().zip(sent) {
+                assert_eq!(Some(item.key), keyspace.locate(key));
             }
             runs.push((items.uids.len(), items.keys.len()));
             at += bytes;

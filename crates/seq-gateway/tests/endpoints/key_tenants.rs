@@ -73,6 +73,57 @@ async fn a_tenant_of_some_uids_has_no_keys() {
 }
 
 #[tokio::test]
+async fn a_tenant_has_the_keys_of_its_prefixes() {
+    const OTHER: &str = "OTHER_TENANTS_KEY";
+    let server =
+        Server::open("uids = [\"0..10\"]\nkeys = [\"main/conv:*\"]\nmax_advance = 100\nnumbers_per_s = 60").await;
+    assert_eq!((server.next("main", 1).await, server.advance(5).await), (Ok(1), Ok(1)));
+    assert_eq!(server.next("nothing", 1).await, Err(OTHER.to_owned()), "it does not learn which keyspaces exist");
+    let one = |key: &[u8]| {
+        let (keyspace, raw_key) = ("main".to_owned(), key.to_vec());
+        let next =
+            v1::NextKeyRequest { keyspace: keyspace.clone(), raw_key: raw_key.clone(), count: 1, ..Default::default() };
+        let read = v1::CurrentKeyRequest { keyspace: keyspace.clone(), raw_key: raw_key.clone(), ..Default::default() };
+        let raise = v1::AdvanceKeyRequest { keyspace, raw_key, to: Some(7), ..Default::default() };
+        let (mut client, requests) = (server.client(), (server.of(next), server.of(read), server.of(raise)));
+        async move {
+            let next = client.next(requests.0).await.map(drop).map_err(reason);
+            let read = client.current(requests.1).await.map(drop).map_err(reason);
+            [next, read, client.advance(requests.2).await.map(drop).map_err(reason)]
+        }
+    };
+    let calls = server.server.twin.calls().len();
+    for key in [&b"user:1"[..], b"conv", b"\xffconv:1", b"Conv:1"] {
+        assert_eq!(one(key).await, [0; 3].map(|_| Err(OTHER.to_owned())), "{key:?}");
+    }
+    assert_eq!(server.server.twin.calls().len(), calls, "no owner was asked");
+    assert_eq!(one(b"conv:\xff").await, [0; 3].map(|_| Ok(())));
+
+    // Of a batch, the other keys are refused alone, and take no part in the quotas of the tenant.
+    let keys = ["user:1", "conv:a", "conv:a", "user:2", "conv:b"].map(str::to_owned).to_vec();
+    let counts = vec![50, 1, 100, 50, 1];
+    let many = v1::NextKeysRequest { keyspace: "main".to_owned(), keys: keys.clone(), counts, ..Default::default() };
+    let response = server.client().next_many(server.of(many)).await.unwrap().into_inner();
+    assert_eq!((response.values, response.prevs), (vec![0, 1, 0, 0, 1], vec![0; 5]));
+    let refused =
+        |errors: Vec<v1::ItemError>| errors.into_iter().map(|error| (error.index, error.reason)).collect::<Vec<_>>();
+    let expected = [(0, OTHER), (2, "COUNT_ABOVE_QUOTA"), (3, OTHER)].map(|(index, reason)| (index, reason.to_owned()));
+    assert_eq!(
+        response.errors[0].message,
+        "the tenant may not use key \"user:1\" of keyspace \"main\": `keys` in the tenants file are its keys"
+    );
+    assert_eq!(refused(response.errors), expected);
+    let many = v1::CurrentKeysRequest { keyspace: "main".to_owned(), keys, ..Default::default() };
+    let response = server.client().current_many(server.of(many)).await.unwrap().into_inner();
+    assert_eq!(response.values, [0, 1, 1, 0, 1]);
+    assert_eq!(refused(response.errors), [0, 3].map(|index| (index, OTHER.to_owned())));
+    let others = vec!["user:1".to_owned()];
+    let many = v1::CurrentKeysRequest { keyspace: "main".to_owned(), keys: others, ..Default::default() };
+    let response = server.client().current_many(server.of(many)).await.unwrap().into_inner();
+    assert_eq!(refused(response.errors), [(0, OTHER.to_owned())]);
+}
+
+#[tokio::test]
 async fn keys_are_charged_as_uids_are() {
     let server = Server::open("max_count = 5\nmax_advance = 100").await;
     assert_eq!(server.next("main", 6).await, Err("COUNT_ABOVE_QUOTA".to_owned()));

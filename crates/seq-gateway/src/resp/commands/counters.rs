@@ -27,7 +27,7 @@ pub(super) enum Counter<'a> {
 /// A key of the keyspace.
 #[derive(Clone, Copy)]
 pub(super) struct Key<'a> {
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     /// Digest of the seed of the keyspace.
     digest: u64,
     hashed: HashedKey,
@@ -101,7 +101,7 @@ impl Counter<'_> {
                 Ok(endpoint.service.next(call(), item).await?)
             }
             Counter::Key(key) => {
-                admit(caller)?;
+                admit(caller, &endpoint.node.config.keyspace, key.bytes)?;
                 let mut admitted = [Ok(admitted_item(count))];
                 caller.admit_counts(&mut admitted);
                 let [admitted] = admitted;
@@ -125,7 +125,7 @@ impl Counter<'_> {
                 Ok(endpoint.service.current(call, uid, Epoch(0)).await?)
             }
             Counter::Key(key) => {
-                admit(caller)?;
+                admit(caller, &endpoint.node.config.keyspace, key.bytes)?;
                 let items = Key::items(&[key], Count::ONE);
                 one(endpoint.service.current_keys(call, items).await).map_err(|refusal| key.refused(refusal))
             }
@@ -147,7 +147,7 @@ impl Counter<'_> {
                 service.advance(call, uid, to, Epoch(0)).await?;
             }
             Counter::Key(key) => {
-                admit(caller)?;
+                admit(caller, &endpoint.node.config.keyspace, key.bytes)?;
                 let (items, refused) = (Key::items(&[key], Count::ONE), |refusal| key.refused(refusal));
                 if caller.is_limited() {
                     let current = one(service.current_keys(call, items.clone()).await).map_err(refused)?;

@@ -104,8 +104,9 @@ async fn read<F: SequenceService>(
         refuse(replies, &refusal);
         return None;
     }
-    if !keys.is_empty() && !caller.admit_keys() {
-        refuse_key(endpoint, replies, &KeyRefusal::OtherTenantsKey);
+    let name = &endpoint.node.config.keyspace;
+    if let Some(other) = keys.iter().find(|key| !caller.admit_key(name, key.bytes)) {
+        refuse_key(endpoint, replies, &KeyRefusal::other_tenants(name, other.bytes));
         return None;
     }
     let read = endpoint.service.current_many(call(), uids.clone()).await;
