@@ -130,7 +130,9 @@ impl Cluster {
             }
             Fault::Hold { node, on } => self.some(node.as_deref())?.for_each(|node| node.faults.hold(on)),
             Fault::Cut { node, times: None } => {
-                self.some(node.as_deref())?.for_each(|node| node.faults.connections.cut());
+                for node in self.some(node.as_deref())? {
+                    node.faults.connections.cut().await;
+                }
             }
             Fault::Cut { node, times: Some(times) } => {
                 let times = self::times(times)?;

@@ -1,46 +1,47 @@
 //! Connections of a node that a fault can cut.
+//!
+//! A task copies the bytes of each connection between its socket and the endpoint. So a cut closes the socket at once,
+//! whatever the endpoint does at the time.
 
 use std::io;
 use std::net::TcpListener;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures::FutureExt;
-use futures::future::{FusedFuture, Shared};
 use parking_lot::Mutex;
 use seq_kit::connection::Listener;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{DuplexStream, copy_bidirectional, duplex};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
+
+/// Bytes of each direction of a connection that the endpoint or the socket has not taken yet.
+const BUFFER: usize = 64 << 10;
 
 /// The connections of a node's ports. Clones are handles to the same connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections(Arc<Mutex<Generation>>);
 
-/// Connections that were accepted since the last cut.
-#[derive(Debug)]
+/// Connections that were accepted since the last cut. The value of both channels is whether the connections are cut.
+#[derive(Debug, Default)]
 struct Generation {
-    /// Sender whose drop cuts the connections.
-    open: oneshot::Sender<()>,
-    cut: Cut,
-}
-
-/// Future that completes when the connections of a generation are cut.
-type Cut = Shared<oneshot::Receiver<()>>;
-
-impl Default for Generation {
-    fn default() -> Generation {
-        let (open, cut) = oneshot::channel();
-        Generation { open, cut: cut.shared() }
-    }
+    /// Each open socket has a receiver.
+    sockets: watch::Sender<bool>,
+    /// Each waiting request has a receiver.
+    requests: watch::Sender<bool>,
 }
 
 impl Connections {
-    /// Cuts all open connections. Later connections are not affected.
-    pub(super) fn cut(&self) {
-        let Generation { open, .. } = std::mem::take(&mut *self.0.lock());
-        drop(open);
+    /// Cuts all open connections, and completes when their sockets are closed. Later connections are not affected.
+    pub(super) async fn cut(&self) {
+        let Generation { sockets, requests } = std::mem::take(&mut *self.0.lock());
+        requests.send_replace(true);
+        sockets.send_replace(true);
+        sockets.closed().await;
+    }
+
+    /// Returns a future that completes when the present connections are cut.
+    pub(super) fn until_cut(&self) -> impl Future<Output = ()> + use<> {
+        let cut = self.0.lock().requests.subscribe();
+        until(cut)
     }
 
     /// Returns a listener on a socket, whose connections can be cut.
@@ -55,56 +56,39 @@ impl Connections {
         let socket = tokio::net::TcpListener::from_std(socket)?;
         let state = (socket, self.clone());
         Ok(Listener::new(futures::stream::unfold(state, |(socket, connections)| async move {
-            let accepted = socket.accept().await.and_then(|(stream, _)| {
-                // Without this option, a response could wait 40 ms for the delayed acknowledgement of the client.
-                stream.set_nodelay(true)?;
-                let cut = connections.0.lock().cut.clone();
-                Ok(Connection { stream, cut })
-            });
+            let accepted = socket.accept().await.and_then(|(stream, _)| connections.open(stream));
             Some((accepted, (socket, connections)))
         })))
     }
-}
 
-/// A connection that ends with an error when it is cut.
-struct Connection {
-    stream: TcpStream,
-    cut: Cut,
-}
-
-impl Connection {
-    /// Returns an error if the connection is cut, and otherwise wakes the current task at the cut.
-    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if !self.cut.is_terminated() && self.cut.poll_unpin(cx).is_pending() {
-            return Ok(());
-        }
-        // The peer gets a reset instead of an orderly end, because the process of a killed node sends no end either. If
-        // the option cannot be set, the peer gets the orderly end.
-        let _ = self.stream.set_zero_linger();
-        Err(io::ErrorKind::ConnectionReset.into())
+    /// Starts to copy the bytes of a connection, and returns the end of the endpoint.
+    fn open(&self, mut stream: TcpStream) -> io::Result<DuplexStream> {
+        // Without this option, a response could wait 40 ms for the delayed acknowledgement of the client.
+        stream.set_nodelay(true)?;
+        let (near, mut far) = duplex(BUFFER);
+        let cut = self.0.lock().sockets.subscribe();
+        tokio::spawn(async move {
+            // Dropped after the socket, because a cut waits for it.
+            let open = cut.clone();
+            tokio::select! {
+                biased;
+                () = until(cut) => {
+                    // The peer gets a reset instead of an orderly end, because the process of a killed node sends no end
+                    // either. If the option cannot be set, the peer gets the orderly end.
+                    let _ = stream.set_zero_linger();
+                }
+                // An error ends the connection, too.
+                _ = copy_bidirectional(&mut stream, &mut far) => {}
+            }
+            drop(stream);
+            drop(open);
+        });
+        Ok(near)
     }
 }
 
-impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.check(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.check(cx)?;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check(cx)?;
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check(cx)?;
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+/// Completes when connections are cut.
+async fn until(mut cut: watch::Receiver<bool>) {
+    // The sender sends before it is dropped.
+    let _ = cut.wait_for(|cut| *cut).await;
 }

@@ -8,6 +8,7 @@ use seq_core::{Epoch, NodeId, Refusal, SectionId, Seq, SetId, Uid};
 use seq_proto::Reason;
 use seq_proto::refusals::{Details, RefusedItem};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::connections::Connections;
 
@@ -87,18 +88,27 @@ impl Faults {
         refusals.0.is_empty() && of_uids.is_empty() && delay.is_zero() && *lost == 0 && !*self.held.borrow()
     }
 
-    /// Waits for as long as a request is delayed and held. Returns the reason to refuse the request, if there is one.
-    pub(super) async fn admit(&self) -> Option<Reason> {
+    /// Waits for as long as a request is delayed and held, or until its connection is cut. Returns the reason to refuse
+    /// the request, if there is one. A request whose deadline has passed in the meantime is refused.
+    pub(super) async fn admit(&self, deadline: Instant) -> Option<Reason> {
         let (refusal, delay) = {
             let mut pending = self.pending.lock();
             (pending.refusals.pop(), pending.delay)
         };
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
+        let cut = self.connections.until_cut();
+        let mut held = self.held.subscribe();
+        let waited = async {
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            // The sender is in `self`, so the wait ends only when the requests are released.
+            let _ = held.wait_for(|held| !held).await;
+        };
+        tokio::select! {
+            () = waited => refusal.or_else(|| (Instant::now() >= deadline).then_some(Reason::DeadlinePassed)),
+            // No caller gets this refusal. It only ends the request, which must not be applied any more.
+            () = cut => Some(Reason::ShuttingDown),
         }
-        // The sender is in `self`, so the wait ends only when the requests are released.
-        let _ = self.held.subscribe().wait_for(|held| !held).await;
-        refusal
     }
 
     /// Returns the reason to refuse an item of a uid, if there is one.
@@ -112,8 +122,8 @@ impl Faults {
         reason
     }
 
-    /// Completes before the response to a request. If the response is to be lost, cuts the connections instead and
-    /// never completes.
+    /// Cuts the connections if the response to the present request is to be lost. Its connection fails when the
+    /// response is written.
     pub(super) async fn respond(&self) {
         let is_lost = {
             let mut pending = self.pending.lock();
@@ -122,8 +132,7 @@ impl Faults {
             is_lost
         };
         if is_lost {
-            self.connections.cut();
-            std::future::pending().await
+            self.connections.cut().await;
         }
     }
 }
@@ -173,7 +182,7 @@ mod tests {
         faults.refuse(None, Reason::ShuttingDown, 1);
         faults.refuse(Some(7), Reason::Exhausted, 1);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let mut admit = || runtime.block_on(faults.admit());
+        let mut admit = || runtime.block_on(async { faults.admit(Instant::now() + Duration::from_secs(60)).await });
         assert_eq!([admit(), admit()], [Some(Reason::Unserved); 2]);
         assert_eq!([admit(), admit()], [Some(Reason::ShuttingDown), None]);
         assert!(!faults.is_calm(), "the refusal of an item is left");

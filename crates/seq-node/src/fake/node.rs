@@ -116,7 +116,7 @@ impl Node {
     pub(super) async fn stop(&mut self) {
         let Some(tasks) = self.tasks.take() else { return };
         tasks.cancel();
-        self.faults.connections.cut();
+        self.faults.connections.cut().await;
         if let Err(hung) = tasks.shutdown(STOP_TIMEOUT).await {
             tracing::warn!(node = self.name, %hung, "a stopped node");
         }

@@ -43,11 +43,12 @@ impl FakeService {
     /// Applies a request to its items, with the faults of the node. Returns the results in the order of the items.
     async fn request<I: Copy, R>(
         &self,
+        call: Call,
         items: &[I],
         place: impl Fn(I) -> Refused,
         apply: impl Fn(I) -> Result<R, Refusal>,
     ) -> Vec<Result<R, Refusal>> {
-        let reason = self.faults.admit().await;
+        let reason = self.faults.admit(call.deadline).await;
         let result = |item: &I| match reason {
             Some(reason) => Err(refused(reason, place(*item))),
             None => apply(*item),
@@ -58,9 +59,9 @@ impl FakeService {
     }
 
     /// Does the same as [`FakeService::request`] for one item.
-    async fn one<R>(&self, item: Item, apply: impl Fn(Item) -> Result<R, Refusal>) -> Result<R, Refusal> {
+    async fn one<R>(&self, call: Call, item: Item, apply: impl Fn(Item) -> Result<R, Refusal>) -> Result<R, Refusal> {
         let apply = |item: Item| self.unless_refused(item).and_then(|()| apply(item));
-        let mut results = self.request(&[item], |item| self.place(item), apply).await;
+        let mut results = self.request(call, &[item], |item| self.place(item), apply).await;
         results.pop().expect("one result for one item")
     }
 
@@ -94,6 +95,7 @@ impl FakeService {
     /// Applies a request for keys. A keyspace is known by the digest of its seed.
     async fn keys<R>(
         &self,
+        call: Call,
         keyed: &KeyedItems,
         apply: impl Fn(KeyedItem) -> Result<R, Refusal>,
     ) -> Vec<Result<R, Refusal>> {
@@ -108,7 +110,7 @@ impl FakeService {
             true => apply(item),
             false => Err(Refusal::Unserved { section: item.key.section }),
         };
-        self.request(&keyed.items, place, apply).await
+        self.request(call, &keyed.items, place, apply).await
     }
 }
 
@@ -117,8 +119,8 @@ fn allocation((value, prev, epoch): (Seq, Seq, Epoch)) -> Allocation {
 }
 
 impl SequenceService for FakeService {
-    async fn next(&self, _: Call, item: Item) -> Result<Allocation, Refusal> {
-        self.one(item, |item| self.take(item)).await
+    async fn next(&self, call: Call, item: Item) -> Result<Allocation, Refusal> {
+        self.one(call, item, |item| self.take(item)).await
     }
 
     /// Leaves all items to [`SequenceService::complete_batch`] if they may run into a fault, because a fault takes time.
@@ -127,39 +129,39 @@ impl SequenceService for FakeService {
         replies.extend(items.iter().map(|item| is_calm.then(|| self.take_decoded(*item))));
     }
 
-    async fn complete_batch(&self, _: Call, items: &[DecodedItem], replies: &mut [ItemReply<Allocation>]) {
+    async fn complete_batch(&self, call: Call, items: &[DecodedItem], replies: &mut [ItemReply<Allocation>]) {
         let left: Vec<DecodedItem> =
             items.iter().zip(&*replies).filter(|(_, reply)| reply.is_none()).map(|(item, _)| *item).collect();
         let place = |item: DecodedItem| match item {
             Ok(item) => self.place(item),
             Err(_) => Refused { uid: Uid(0), section: SectionId(0), count: 0, epoch: Epoch(0) },
         };
-        let results = self.request(&left, place, |item| self.take_decoded(item)).await;
+        let results = self.request(call, &left, place, |item| self.take_decoded(item)).await;
         for (reply, result) in replies.iter_mut().filter(|reply| reply.is_none()).zip(results) {
             *reply = Some(result);
         }
     }
 
-    async fn current(&self, _: Call, uid: Uid, epoch: Epoch) -> Result<Current, Refusal> {
-        self.one(Item { uid, count: Count::ONE, epoch }, |item| self.read(item.uid, item.epoch)).await
+    async fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> Result<Current, Refusal> {
+        self.one(call, Item { uid, count: Count::ONE, epoch }, |item| self.read(item.uid, item.epoch)).await
     }
 
-    async fn current_many(&self, _: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
+    async fn current_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
         let items: Vec<Item> = uids.into_iter().map(|(uid, epoch)| Item { uid, count: Count::ONE, epoch }).collect();
         let read = |item: Item| self.unless_refused(item).and_then(|()| self.read(item.uid, item.epoch));
-        self.request(&items, |item| self.place(item), read).await
+        self.request(call, &items, |item| self.place(item), read).await
     }
 
-    async fn advance(&self, _: Call, uid: Uid, to: Target, epoch: Epoch) -> Result<Epoch, Refusal> {
+    async fn advance(&self, call: Call, uid: Uid, to: Target, epoch: Epoch) -> Result<Epoch, Refusal> {
         let item = Item { uid, count: Count::ONE, epoch };
-        self.one(item, |item| self.world.advance(self.set, item.uid, to, item.epoch)).await
+        self.one(call, item, |item| self.world.advance(self.set, item.uid, to, item.epoch)).await
     }
 
-    async fn next_in_lane(&self, _: Call, item: Item, above: Seq) -> Result<Allocation, Refusal> {
+    async fn next_in_lane(&self, call: Call, item: Item, above: Seq) -> Result<Allocation, Refusal> {
         let take = |Item { uid, count, epoch }: Item| {
             self.world.next_in_lane(self.set, (uid, epoch), count, (above, utc::now_ms())).map(allocation)
         };
-        self.one(item, take).await
+        self.one(call, item, take).await
     }
 
     fn all_series(&self) -> Vec<Arc<IdSeries>> {
@@ -174,26 +176,26 @@ impl SequenceService for FakeService {
         self.names.keyspaces.iter().find(|keyspace| keyspace.name == name).cloned()
     }
 
-    async fn next_keys(&self, _: Call, items: KeyedItems) -> Vec<Result<Allocation, Refusal>> {
+    async fn next_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Allocation, Refusal>> {
         let take = |KeyedItem { key, count, epoch }: KeyedItem| {
             self.world.next_key(self.set, (key.section, key.hash), count, epoch).map(allocation)
         };
-        self.keys(&items, take).await
+        self.keys(call, &items, take).await
     }
 
-    async fn current_keys(&self, _: Call, items: KeyedItems) -> Vec<Result<Current, Refusal>> {
+    async fn current_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Current, Refusal>> {
         let read = |KeyedItem { key, epoch, .. }: KeyedItem| {
             let (reading, epoch) = self.world.current_key(self.set, (key.section, key.hash), epoch)?;
             Ok(Current { reading, epoch })
         };
-        self.keys(&items, read).await
+        self.keys(call, &items, read).await
     }
 
-    async fn advance_keys(&self, _: Call, items: KeyedItems, to: Target) -> Vec<Result<Epoch, Refusal>> {
+    async fn advance_keys(&self, call: Call, items: KeyedItems, to: Target) -> Vec<Result<Epoch, Refusal>> {
         let advance = |KeyedItem { key, epoch, .. }: KeyedItem| {
             self.world.advance_key(self.set, (key.section, key.hash), to, epoch)
         };
-        self.keys(&items, advance).await
+        self.keys(call, &items, advance).await
     }
 
     fn route_version(&self) -> RouteVersion {
