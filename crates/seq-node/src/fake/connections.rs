@@ -33,9 +33,10 @@ impl Connections {
     /// Cuts all open connections, and completes when their sockets are closed. Later connections are not affected.
     pub(super) async fn cut(&self) {
         let Generation { sockets, requests } = std::mem::take(&mut *self.0.lock());
-        requests.send_replace(true);
         sockets.send_replace(true);
         sockets.closed().await;
+        // The requests end last, so that no caller gets their refusals. If this future was dropped, they end at its drop.
+        requests.send_replace(true);
     }
 
     /// Returns a future that completes when the present connections are cut.
@@ -89,6 +90,6 @@ impl Connections {
 
 /// Completes when connections are cut.
 async fn until(mut cut: watch::Receiver<bool>) {
-    // The sender sends before it is dropped.
+    // The error means that the sender was dropped, and so does a cut.
     let _ = cut.wait_for(|cut| *cut).await;
 }
