@@ -56,7 +56,7 @@ const THREADS: usize = 2;
                         {\"fault\":\"move\",\"uid\":\"42\",\"to\":\"a2\"}\n  \
                         {\"fault\":\"take_over\",\"uid\":\"42\",\"to\":\"a2\"}\n  \
                         {\"fault\":\"clear\"}\n\n\
-                        Exit codes: 0 stdin has ended, 1 failed, 2 an argument is not valid, 130 interrupted."
+                        Exit codes: 0 stdin has ended, 1 failed, 2 an argument is not valid."
 )]
 pub struct FakeArgs {
     /// Number of sets. The first set is named fake, the others fake-2, fake-3 and so on.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use seq_kit::connection::Listener;
+use seq_kit::tasks::{Kind, TaskGroup};
 use tokio::io::{DuplexStream, copy_bidirectional, duplex};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -45,30 +46,30 @@ impl Connections {
         until(cut)
     }
 
-    /// Returns a listener on a socket, whose connections can be cut.
+    /// Returns a listener on a socket, whose connections can be cut. Each connection has a task in `tasks`.
     ///
     /// # Errors
     /// If the socket cannot be registered with the runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn listen(&self, socket: TcpListener) -> io::Result<Listener> {
+    pub(super) fn listen(&self, socket: TcpListener, tasks: &TaskGroup) -> io::Result<Listener> {
         socket.set_nonblocking(true)?;
         let socket = tokio::net::TcpListener::from_std(socket)?;
-        let state = (socket, self.clone());
-        Ok(Listener::new(futures::stream::unfold(state, |(socket, connections)| async move {
-            let accepted = socket.accept().await.and_then(|(stream, _)| connections.open(stream));
-            Some((accepted, (socket, connections)))
+        let state = (socket, self.clone(), tasks.clone());
+        Ok(Listener::new(futures::stream::unfold(state, |(socket, connections, tasks)| async move {
+            let accepted = socket.accept().await.and_then(|(stream, _)| connections.open(stream, &tasks));
+            Some((accepted, (socket, connections, tasks)))
         })))
     }
 
     /// Starts to copy the bytes of a connection, and returns the end of the endpoint.
-    fn open(&self, mut stream: TcpStream) -> io::Result<DuplexStream> {
+    fn open(&self, mut stream: TcpStream, tasks: &TaskGroup) -> io::Result<DuplexStream> {
         // Without this option, a response could wait 40 ms for the delayed acknowledgement of the client.
         stream.set_nodelay(true)?;
         let (near, mut far) = duplex(BUFFER);
         let cut = self.0.lock().sockets.subscribe();
-        tokio::spawn(async move {
+        tasks.spawn("copy of a connection", Kind::Disposable, async move {
             // Dropped after the socket, because a cut waits for it.
             let open = cut.clone();
             tokio::select! {

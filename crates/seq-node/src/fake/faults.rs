@@ -182,7 +182,7 @@ mod tests {
         faults.refuse(None, Reason::ShuttingDown, 1);
         faults.refuse(Some(7), Reason::Exhausted, 1);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let mut admit = || runtime.block_on(async { faults.admit(Instant::now() + Duration::from_secs(60)).await });
+        let admit = || runtime.block_on(async { faults.admit(Instant::now() + Duration::from_secs(60)).await });
         assert_eq!([admit(), admit()], [Some(Reason::Unserved); 2]);
         assert_eq!([admit(), admit()], [Some(Reason::ShuttingDown), None]);
         assert!(!faults.is_calm(), "the refusal of an item is left");

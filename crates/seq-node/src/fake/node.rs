@@ -134,7 +134,7 @@ impl Node {
             memory.clone(),
             ready.departure().clone(),
         );
-        resp::serve(self.service.clone(), &redis, &self.set_name, connections.listen(sockets.redis)?, &tasks)?;
+        resp::serve(self.service.clone(), &redis, &self.set_name, connections.listen(sockets.redis, &tasks)?, &tasks)?;
         let node = grpc::Node {
             admin: self.status(),
             ready,
@@ -144,7 +144,7 @@ impl Node {
             tenants: None,
             memory,
         };
-        grpc::serve(self.service.clone(), node, connections.listen(sockets.grpc)?, &tasks)?;
+        grpc::serve(self.service.clone(), node, connections.listen(sockets.grpc, &tasks)?, &tasks)?;
         self.tasks = Some(tasks);
         Ok(())
     }

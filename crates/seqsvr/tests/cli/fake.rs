@@ -189,12 +189,10 @@ async fn requests_are_delayed_and_held_on_request() {
     // Nothing responds, so the outcome is unknown to the client; no number is consumed.
     fake.inject(&json!({"fault": "hold", "on": true}));
     client.with_deadline(Duration::from_millis(200)).next(42).await.unwrap_err();
-    let held = tokio::spawn({
-        let client = client.with_deadline(Duration::from_secs(20));
-        async move { client.next(43).await }
-    });
-    fake.inject(&json!({"fault": "hold", "on": false}));
-    assert_eq!(held.await.unwrap().unwrap().value, 1);
+    let patient = client.with_deadline(Duration::from_secs(20));
+    let release = async { fake.inject(&json!({"fault": "hold", "on": false})) };
+    let (held, ()) = tokio::join!(patient.next(43), release);
+    assert_eq!(held.unwrap().value, 1);
     assert_eq!(client.next(42).await.unwrap().value, 2);
 }
 
