@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqsvr import Allocation, AsyncClient, Client, Current, Refused, Unreachable
-from seqsvr.testing import DevServer, FakeCluster
+from seqsvr.testing import DevServer, FakeCluster, FakeServer
 from tests.conftest import BINARY
 
 pytest_plugins = ["pytester"]
@@ -42,6 +42,27 @@ async def test_a_double_serves_asyncio(seqsvr_fake: FakeCluster) -> None:
         assert (await client.next(1)).value == 11
 
 
+def test_a_fake_server_has_faults_on_request() -> None:
+    with FakeServer(BINARY, args=("--uids", "4000", "--section-size", "1000")) as fake, Client(fake.seed) as client:
+        assert client.next(42).value == 1
+        fake.inject("refuse", reason="UNSERVED", times=2)
+        assert client.next(42).value == 2
+        fake.inject("cut", node="a1", times=1)
+        lost = client.next(42)
+        assert lost.value == 4
+        assert lost.lost >= 1
+        fake.inject("take_over", uid=42, to="a2")
+        taken = client.next(42)
+        assert (taken.value, taken.prev, taken.epoch) == (10_005, 0, 2)
+        assert client.series("orders").next() == 1
+        with pytest.raises(ValueError, match="the nodes are a1, a2"):
+            fake.inject("stop", node="a3")
+        fake.inject("kill", node="a1")
+        fake.inject("kill", node="a2")
+        with pytest.raises(Unreachable):
+            client.next(42, deadline=0.2)
+
+
 def test_the_fixtures_are_there_for_programs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQSVR", BINARY)
     pytester.makeconftest('pytest_plugins = ["seqsvr.testing"]')
@@ -61,9 +82,13 @@ def test_the_fixtures_are_there_for_programs(pytester: pytest.Pytester, monkeypa
         def test_double(seqsvr_fake):
             with Client(seqsvr_fake.seed) as client:
                 assert client.next(42).value == 1
+
+        def test_in_memory(seqsvr_fake_server):
+            with Client(seqsvr_fake_server.seed) as client:
+                assert client.next(42).value == 1
         """
     )
-    pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=3)
+    pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=4)
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,4 +102,6 @@ def test_a_server_that_does_not_become_ready_shows_its_message(tmp_path: Path) -
     broken.write_text("#!/bin/sh\necho 'no space left' >&2\nexit 3\n")
     os.chmod(broken, stat.S_IRWXU)
     with pytest.raises(RuntimeError, match="has not become ready: no space left"), DevServer(str(broken)):
+        pass
+    with pytest.raises(RuntimeError, match="fake -o json` has not become ready: see stderr"), FakeServer(str(broken)):
         pass

@@ -20,6 +20,7 @@
 
 mod connect;
 mod ids;
+mod numbers;
 mod series;
 mod service;
 mod world;
@@ -41,10 +42,10 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 pub use service::{Corruption, Received, Seen};
+pub use world::World;
 
 use connect::Connect;
 use service::{Node, Service};
-use world::World;
 
 /// Configuration of a set of fake servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -251,7 +252,7 @@ impl FakeServer {
     /// # Panics
     /// If the cluster has too many series.
     pub fn create_series(&self, name: &str, shape: Shape, named_lanes: bool) {
-        self.world.create_series(name, shape, named_lanes);
+        self.world.create_series(name, shape, named_lanes, 0);
     }
 
     /// Returns the id of the server's set.

@@ -35,6 +35,7 @@ mod load;
 mod series;
 
 use banner::Banner;
+pub(crate) use series::SERIES;
 
 /// Number of threads of the runtime in which the stores and the port for metrics and probes run.
 const STORE_THREADS: usize = 2;
@@ -97,7 +98,7 @@ pub struct DevArgs {
 }
 
 /// Validates a listen address. If its port is 0, the system chooses the port.
-fn listen_addr(text: &str) -> Result<String, String> {
+pub(crate) fn listen_addr(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some(("", port)) if port.parse::<u16>().is_ok() => Err(format!(
             "the host is missing: 127.0.0.1:{port} is reachable from this machine only, 0.0.0.0:{port} from all machines"

@@ -8,6 +8,7 @@ pub mod audit;
 pub mod backup;
 pub mod config;
 pub mod dev;
+pub mod fake;
 pub mod member;
 pub mod proxy;
 mod recover;

@@ -45,6 +45,7 @@ use seq_node::audit::AuditCommand;
 use seq_node::backup::BackupCommand;
 use seq_node::config::ConfigCommand;
 use seq_node::dev::DevArgs;
+use seq_node::fake::FakeArgs;
 use seq_node::proxy::ProxyArgs;
 use seq_node::restore::RestoreArgs;
 use seq_node::tenant::TenantCommand;
@@ -79,6 +80,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Starts a development cluster in one process, with three stores and two allocators.
     Dev(DevArgs),
+    /// Starts a cluster in memory for tests of programs, with faults on request.
+    Fake(FakeArgs),
     /// Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members.
     Store(StoreArgs),
     /// Runs an allocator of a set, which allocates the numbers; reports the death of one.

@@ -18,7 +18,7 @@ use seq_cli::{
 use seq_command::exit::{self, Exit};
 use seq_command::output::Output;
 use seq_command::{client_runtime, security, version};
-use seq_node::{alloc, audit, backup, config, dev, proxy, restore, tenant, unsafe_command};
+use seq_node::{alloc, audit, backup, config, dev, fake, proxy, restore, tenant, unsafe_command};
 
 use crate::cli::{Cli, Command};
 
@@ -41,6 +41,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
     security::init(cli.certificate);
     match cli.command {
         Command::Dev(args) => dev::run(&args, output),
+        Command::Fake(args) => fake::run(&args, output),
         Command::Store(args) => store::run(args, output),
         Command::Alloc(args) => alloc::run(&args, output),
         Command::Proxy(args) => proxy::run(&args),

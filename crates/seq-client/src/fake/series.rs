@@ -3,9 +3,8 @@
 use std::time::SystemTime;
 
 use seq_core::layout::{Lanes, TickClock};
-use seq_core::{Count, Layout, RouteVersion, Seq};
+use seq_core::{Count, Seq};
 use seq_ids::{Id, Shape};
-use seq_proto::series::SeriesShape;
 use seq_proto::{Reason, v1};
 use tonic::Status;
 
@@ -29,9 +28,8 @@ impl FakeSeries {
         FakeSeries { name: name.to_owned(), shape, named_lanes, last: vec![0; shape.lanes() as usize], next_lane: 0 }
     }
 
-    /// Returns the record of the series for the routes. `routed` is the version of the routes to which the record is
-    /// added.
-    pub(super) fn record(&self, layout: &Layout, routed: RouteVersion) -> seq_core::series::Series {
+    /// Returns the lanes.
+    pub(super) fn lanes(&self) -> Lanes {
         let count = self.shape.lanes();
         let clock = match self.shape {
             Shape::Counter(_) => None,
@@ -40,13 +38,7 @@ impl FakeSeries {
                 Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms: 60_000 })
             }
         };
-        let lanes =
-            Lanes { count, per_section: count.div_ceil(SECTIONS), start: Seq::ZERO, margin: 0, clock, keys: None };
-        let (_, sections) = layout.append(lanes).expect("a layout has room for a series");
-        let shape = SeriesShape { shape: self.shape, named_lanes: self.named_lanes, ahead_ms: 0 }.to_bytes();
-        let name = self.name.clone();
-        let home = seq_core::SetId(1);
-        seq_core::series::Series { name, shape, lanes, sections, created_ms: 0, home, retired: false, routed }
+        Lanes { count, per_section: count.div_ceil(SECTIONS), start: Seq::ZERO, margin: 0, clock, keys: None }
     }
 
     /// Returns the name.

@@ -1,5 +1,6 @@
 //! State that all servers of a fake cluster share: counters that have no ceiling, the owner of each section, and the
-//! route table of each set.
+//! route table of each set. [`crate::fake::FakeServer`] serves a part of it. The command `seqsvr fake` serves all of it
+//! through the endpoints of a real node.
 //!
 //! Invariant: a section is in one set at a time, and its epochs increase even if it moves between sets. The route table
 //! of the set that has a section contains the section's current route. The tables of other sets may contain an older
@@ -10,66 +11,41 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use seq_core::keyspace::{Hashing, KeyHash, Seed};
+use seq_core::layout::{Lanes, SectionRun};
 use seq_core::route::{Adopted, Route, RouteNode, RouteRun, RouteSet, RouteTable, RouteUpdate};
-use seq_core::{
-    Advance, AdvanceLimit, Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, Section, SectionId, Seq,
-    SetId, Step, Take, Target, Uid, limits,
-};
+use seq_core::series::Series;
+use seq_core::{Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, SetId, Target, Uid};
 use seq_ids::Shape;
+use seq_proto::series::SeriesShape;
 
 use super::FakeCluster;
+use super::numbers::{Counter, Numbers};
 use super::series::FakeSeries;
 
-/// Distance from the highest allocated number of a section to the section's new base after a crash. It is the usual
-/// step of a raise.
-const STEP: u64 = 10_000;
+mod state;
+
+use state::{Home, SetState, State, node_id};
 
 /// Id of the next fake set, unique within the process.
 static NEXT_SET_ID: AtomicU64 = AtomicU64::new(1);
 
+/// Counters, owners and routes of a fake cluster, without servers.
+///
+/// A server is named by the index of its set and its own index in that set. Every server serves every section: a request
+/// for a section that another server owns is applied as if it had been forwarded.
 #[derive(Debug)]
-pub(super) struct World {
+pub struct World {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
-struct State {
-    sets: Vec<SetState>,
-    /// Location of each section.
-    homes: Vec<Home>,
-    sections: HashMap<SectionId, Counters>,
-    series: Vec<FakeSeries>,
-}
-
-#[derive(Debug)]
-struct SetState {
-    table: RouteTable,
-    /// Number of running servers.
-    running: usize,
-    /// Whether the set's route table is updated when a section moves between two other sets. It is always updated when
-    /// a section moves to or from this set.
-    learns: bool,
-    /// Whether the set's servers forward requests to other sets. If they do not, they refuse such requests with
-    /// `MOVED`.
-    forwards: bool,
-}
-
-/// Location of a section.
-#[derive(Clone, Copy, Debug)]
-struct Home {
-    set: usize,
-    route: Route,
-}
-
-/// A section and its highest allocated number.
-#[derive(Debug)]
-struct Counters {
-    section: Section,
-    highest: Seq,
-}
-
 impl World {
-    pub(super) fn new(cluster: &FakeCluster, addrs: &[Vec<SocketAddr>]) -> World {
+    /// Creates the state of a cluster whose servers listen at `addrs`, grouped by set.
+    ///
+    /// # Panics
+    /// If the configuration is invalid.
+    #[must_use]
+    pub fn new(cluster: &FakeCluster, addrs: &[Vec<SocketAddr>]) -> World {
         assert!(!addrs.is_empty() && addrs.iter().all(|addrs| !addrs.is_empty()), "a set has a server");
         let layout = Layout::new(cluster.uids.clone(), cluster.section_size).expect("a layout");
         let first_id = NEXT_SET_ID.fetch_add(addrs.len() as u64, Relaxed);
@@ -110,63 +86,158 @@ impl World {
         World { state: Mutex::new(State { sets, homes, sections: HashMap::new(), series: Vec::new() }) }
     }
 
-    pub(super) fn next(&self, set: usize, uid: Uid, count: Count, seen: Epoch) -> Result<(Seq, Seq, Epoch), Refusal> {
-        let mut state = self.state.lock();
-        let (section, slot) = state.layout().locate(uid)?;
-        let epoch = state.serve(set, section, seen)?;
-        let counters = state.counters(section);
-        match counters.section.take(slot, count) {
-            Take::Given { value, prev, .. } => {
-                counters.highest = counters.highest.max(value);
-                Ok((value, prev, epoch))
-            }
-            Take::AtCeiling { .. } | Take::Frozen => Err(Refusal::CeilingStalled { section }),
-            Take::Exhausted => Err(Refusal::Exhausted { uid, count: count.get() }),
-        }
+    /// Allocates numbers of a uid. Returns the last number, the number before these numbers, and the epoch.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn next(&self, set: usize, uid: Uid, count: Count, seen: Epoch) -> Result<(Seq, Seq, Epoch), Refusal> {
+        self.next_in_lane(set, (uid, seen), count, (Seq::ZERO, 0))
     }
 
-    pub(super) fn advance(&self, set: usize, uid: Uid, to: Target, seen: Epoch) -> Result<Epoch, Refusal> {
-        let mut state = self.state.lock();
-        let (section, slot) = state.layout().locate(uid)?;
-        let epoch = state.serve(set, section, seen)?;
-        let counters = state.counters(section);
-        match counters.section.advance(slot, to, AdvanceLimit(limits::DEFAULT_MAX_ADVANCE)) {
-            Advance::Done { .. } => {
-                counters.highest = counters.highest.max(to.seq());
-                Ok(epoch)
-            }
-            Advance::Past => Err(Refusal::AlreadyPast { uid }),
-            Advance::TooFar { bound } => Err(Refusal::AdvanceTooFar { to: to.seq().0, bound }),
-            Advance::AtCeiling { .. } | Advance::Frozen => Err(Refusal::CeilingStalled { section }),
-        }
+    /// Allocates numbers of a lane, or of a uid. All of them are above `above`. `unix_ms` is the time of the request, in
+    /// milliseconds since 1970. Returns the same as [`World::next`].
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn next_in_lane(
+        &self,
+        set: usize,
+        (uid, seen): (Uid, Epoch),
+        count: Count,
+        (above, unix_ms): (Seq, u64),
+    ) -> Result<(Seq, Seq, Epoch), Refusal> {
+        self.with_uid(set, uid, seen, |numbers, counter| numbers.take(counter, count, (above, unix_ms)))
+            .map(|((value, prev), epoch)| (value, prev, epoch))
     }
 
-    pub(super) fn current(&self, set: usize, uid: Uid, seen: Epoch) -> Result<(Reading, Epoch), Refusal> {
-        let mut state = self.state.lock();
-        let (section, slot) = state.layout().locate(uid)?;
-        let epoch = state.serve(set, section, seen)?;
-        let reading = state.counters(section).section.current(slot).ok_or(Refusal::CeilingStalled { section })?;
-        Ok((reading, epoch))
+    /// Advances a uid, or the lane of a counter, to `to`. Returns the epoch.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn advance(&self, set: usize, uid: Uid, to: Target, seen: Epoch) -> Result<Epoch, Refusal> {
+        self.with_uid(set, uid, seen, |numbers, counter| numbers.advance(counter, to)).map(|((), epoch)| epoch)
     }
 
-    pub(super) fn routes_since(&self, set: usize, version: RouteVersion) -> Option<RouteUpdate> {
+    /// Reads the last number of a uid, or of the lane of a counter.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn current(&self, set: usize, uid: Uid, seen: Epoch) -> Result<(Reading, Epoch), Refusal> {
+        self.with_uid(set, uid, seen, |numbers, counter| numbers.current(counter))
+    }
+
+    /// Allocates numbers of a key in the bucket `bucket`. Returns the same as [`World::next`].
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn next_key(
+        &self,
+        set: usize,
+        (bucket, key): (SectionId, KeyHash),
+        count: Count,
+        seen: Epoch,
+    ) -> Result<(Seq, Seq, Epoch), Refusal> {
+        self.with(set, bucket, seen, |numbers| numbers.take(Counter::Key(key), count, (Seq::ZERO, 0)))
+            .map(|((value, prev), epoch)| (value, prev, epoch))
+    }
+
+    /// Advances a key in the bucket `bucket` to `to`. Returns the epoch.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn advance_key(
+        &self,
+        set: usize,
+        (bucket, key): (SectionId, KeyHash),
+        to: Target,
+        seen: Epoch,
+    ) -> Result<Epoch, Refusal> {
+        self.with(set, bucket, seen, |numbers| numbers.advance(Counter::Key(key), to)).map(|((), epoch)| epoch)
+    }
+
+    /// Reads the last number of a key in the bucket `bucket`.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn current_key(
+        &self,
+        set: usize,
+        (bucket, key): (SectionId, KeyHash),
+        seen: Epoch,
+    ) -> Result<(Reading, Epoch), Refusal> {
+        self.with(set, bucket, seen, |numbers| numbers.current(Counter::Key(key)))
+    }
+
+    /// Applies a request to the counter of a uid or of a lane.
+    fn with_uid<R>(
+        &self,
+        set: usize,
+        uid: Uid,
+        seen: Epoch,
+        apply: impl FnOnce(&mut Numbers, Counter) -> Result<R, Refusal>,
+    ) -> Result<(R, Epoch), Refusal> {
+        let (section, slot) = self.state.lock().layout().locate(uid)?;
+        self.with(set, section, seen, |numbers| apply(numbers, Counter::Uid(uid, slot)))
+    }
+
+    /// Applies a request to the counters of a section.
+    fn with<R>(
+        &self,
+        set: usize,
+        section: SectionId,
+        seen: Epoch,
+        apply: impl FnOnce(&mut Numbers) -> Result<R, Refusal>,
+    ) -> Result<(R, Epoch), Refusal> {
+        let mut state = self.state.lock();
+        let epoch = state.serve(set, section, seen)?;
+        Ok((apply(state.numbers(section))?, epoch))
+    }
+
+    /// Returns the section of a uid, or of a lane by its address.
+    ///
+    /// # Errors
+    /// The refusal of a uid that the cluster does not have.
+    pub fn section_of(&self, uid: Uid) -> Result<SectionId, Refusal> {
+        Ok(self.state.lock().layout().locate(uid)?.0)
+    }
+
+    /// Returns the routes of a set that are newer than `version`; `None` if there are none.
+    #[must_use]
+    pub fn routes_since(&self, set: usize, version: RouteVersion) -> Option<RouteUpdate> {
         self.state.lock().sets[set].table.since(version)
     }
 
-    /// Creates a series, in the tables of all sets.
-    pub(super) fn create_series(&self, name: &str, shape: Shape, named_lanes: bool) {
+    /// Returns the version of a set's routes.
+    #[must_use]
+    pub fn route_version(&self, set: usize) -> RouteVersion {
+        self.state.lock().sets[set].table.version()
+    }
+
+    /// Returns the records of all series and keyspaces.
+    #[must_use]
+    pub fn series(&self) -> std::sync::Arc<[Series]> {
+        self.state.lock().sets[0].table.series().clone()
+    }
+
+    /// Creates a series. `named_lanes` is whether its callers name the lane, and `ahead_ms` the time by which its ids may
+    /// be ahead of the clock.
+    ///
+    /// # Panics
+    /// If the cluster has too many series.
+    pub fn create_series(&self, name: &str, shape: Shape, named_lanes: bool, ahead_ms: u32) {
         let mut state = self.state.lock();
         let series = FakeSeries::new(name, shape, named_lanes);
-        for set in &mut state.sets {
-            let mut update = set.table.since(RouteVersion(0)).expect("a table has a version");
-            update.base = update.version;
-            update.version = RouteVersion(update.version.0 + 1);
-            let record = series.record(&update.layout, update.version);
-            update.layout = update.layout.append(record.lanes).expect("a layout has room for a series").0;
-            update.series = update.series.iter().cloned().chain([record]).collect();
-            assert_eq!(set.table.adopt(&update), Adopted::Newer);
-        }
+        let lanes = series.lanes();
+        state.append(name, SeriesShape { shape, named_lanes, ahead_ms }.to_bytes(), lanes);
         state.series.push(series);
+    }
+
+    /// Creates a keyspace, whose keys are hashed under `seed`. Returns the sections of its buckets.
+    ///
+    /// # Panics
+    /// If the cluster has too many keyspaces.
+    pub fn create_keyspace(&self, name: &str, seed: Seed) -> SectionRun {
+        self.state.lock().append(name, Vec::new(), Lanes::of_keyspace(Hashing::new(seed)))
     }
 
     /// Applies a request to the series.
@@ -181,15 +252,27 @@ impl World {
 
     /// Assigns a uid's section to the set with the index `set` and to an owner in that set, under a new epoch.
     pub(super) fn assign(&self, uid: u64, set: usize, owner: Option<usize>) {
+        let section = self.state.lock().section_of(uid);
+        self.assign_sections(set, &[(section, owner)]);
+    }
+
+    /// Assigns sections to the set with the index `set`, each to an owner in that set, under new epochs. No number is
+    /// skipped.
+    ///
+    /// # Panics
+    /// If the cluster has no such section.
+    pub fn assign_sections(&self, set: usize, assigned: &[(SectionId, Option<usize>)]) {
         let mut state = self.state.lock();
-        let section = state.section_of(uid);
-        let home = &mut state.homes[section.0 as usize];
-        let source = std::mem::replace(&mut home.set, set);
-        home.route = Route::here(owner.map(node_id), home.route.epoch.next());
-        let claims =
-            (0..state.sets.len()).filter(|other| *other == set || *other == source || state.sets[*other].learns);
-        for set in claims.collect::<Vec<_>>() {
-            state.update(set, [section]);
+        let mut sources = Vec::new();
+        for (section, owner) in assigned {
+            let home = &mut state.homes[section.0 as usize];
+            sources.push(std::mem::replace(&mut home.set, set));
+            home.route = Route::here(owner.map(node_id), home.route.epoch.next());
+        }
+        for other in 0..state.sets.len() {
+            if other == set || state.sets[other].learns || sources.contains(&other) {
+                state.update(other, assigned.iter().map(|(section, _)| *section));
+            }
         }
     }
 
@@ -229,95 +312,38 @@ impl World {
         self.state.lock().sets[set].forwards = forwards;
     }
 
+    /// Returns the sections that a server owns.
+    #[must_use]
+    pub fn sections_of(&self, set: usize, server: usize) -> Vec<SectionId> {
+        let state = self.state.lock();
+        let owned = (0..).zip(&state.homes).filter(|(_, home)| home.set == set);
+        owned.filter(|(_, home)| home.route.owner == Some(node_id(server))).map(|(id, _)| SectionId(id)).collect()
+    }
+
     /// Counts a stopped server of a set.
-    pub(super) fn stopped(&self, set: usize) {
+    pub fn stopped(&self, set: usize) {
         self.state.lock().sets[set].running -= 1;
+    }
+
+    /// Counts a server of a set that runs again after it was stopped.
+    pub fn started(&self, set: usize) {
+        self.state.lock().sets[set].running += 1;
     }
 
     /// Drops the exact counters of the uid's section, as a crash of the section's owner does.
     pub(super) fn crash(&self, uid: u64) {
+        let section = self.state.lock().section_of(uid);
+        self.crash_section(section);
+    }
+
+    /// Drops the exact counters of a section, as a crash of its owner does: every counter continues above all numbers
+    /// that the section has allocated.
+    ///
+    /// # Panics
+    /// If the cluster has no such section.
+    pub fn crash_section(&self, section: SectionId) {
         let mut state = self.state.lock();
-        let section = state.section_of(uid);
-        let counters = state.counters(section);
-        let ceiling = Seq(counters.highest.0 + STEP);
-        *counters = Counters::new(counters.section.uids(), ceiling);
+        let numbers = state.numbers(section);
+        *numbers = numbers.taken_over();
     }
-}
-
-impl State {
-    fn layout(&self) -> &Layout {
-        self.sets[0].table.layout()
-    }
-
-    fn section_of(&self, uid: u64) -> SectionId {
-        self.layout().locate(Uid(uid)).expect("a uid of the cluster").0
-    }
-
-    /// Returns the route of a section as it appears in the route table of the set with the index `set`.
-    fn route_in(&self, set: usize, section: SectionId) -> Route {
-        let home = self.homes[section.0 as usize];
-        if home.set == set { home.route } else { Route::away(self.sets[home.set].table.id(), home.route.epoch) }
-    }
-
-    /// Copies the current routes of `sections` into the route table of the set with the index `set`. The table gets the
-    /// next version.
-    fn update(&mut self, set: usize, sections: impl IntoIterator<Item = SectionId>) {
-        let run = |first| RouteRun { first, sections: 1, route: self.route_in(set, first) };
-        let runs = sections.into_iter().map(run).collect();
-        let table = &mut self.sets[set].table;
-        let base = table.version();
-        let update = RouteUpdate {
-            series: table.series().clone(),
-            id: table.id(),
-            sets: [].into(),
-            set: table.set().to_owned(),
-            layout: table.layout().clone(),
-            version: RouteVersion(base.0 + 1),
-            base,
-            nodes: table.nodes().clone(),
-            runs,
-        };
-        assert_eq!(table.adopt(&update), Adopted::Newer);
-    }
-
-    /// Returns the epoch of a section's current ownership, for a request that a server of the set with the index `set`
-    /// received. Refuses the request if the section has no owner, if the caller has seen a newer epoch, or if the
-    /// section is in another set and the servers of `set` do not forward.
-    fn serve(&self, set: usize, section: SectionId, seen: Epoch) -> Result<Epoch, Refusal> {
-        let Home { set: home, route } = self.homes[section.0 as usize];
-        let known = self.sets[set].table.get(section).unwrap_or_default();
-        if home != set && !self.sets[set].forwards {
-            return Err(match known.other_set() {
-                Some(set) => Refusal::Moved { section, set, since: known.epoch },
-                None => Refusal::Unserved { section },
-            });
-        }
-        if self.sets[home].running == 0 {
-            return Err(Refusal::SetUnavailable { section, set: self.sets[home].table.id() });
-        }
-        match route.owner {
-            None => Err(Refusal::Unserved { section }),
-            Some(_) if route.epoch < seen => Err(Refusal::StaleEpoch { section, mine: route.epoch, callers: seen }),
-            Some(_) => Ok(route.epoch),
-        }
-    }
-
-    fn counters(&mut self, section: SectionId) -> &mut Counters {
-        let uids = self.layout().uids_of(section);
-        let uids = u32::try_from(uids.end - uids.start).expect("a section's uids fit");
-        self.sections.entry(section).or_insert_with(|| Counters::new(uids, Seq::ZERO))
-    }
-}
-
-impl Counters {
-    fn new(uids: u32, base: Seq) -> Counters {
-        let section = Section::takeover(uids, base, Step(STEP));
-        // One raise to the maximum, because a fake set never waits for a store.
-        assert!(section.raised(Seq::MAX).is_none(), "a new section has no pending raise");
-        Counters { section, highest: base }
-    }
-}
-
-fn node_id(index: usize) -> NodeId {
-    NodeId(u32::try_from(index + 1).expect("few servers"))
 }

@@ -8,8 +8,8 @@ use seq_ids::Preset;
 use seq_proto::series::SeriesShape;
 use seq_proto::v1::{CreateSeriesRequest, ListSectionsRequest};
 
-/// Name and shape of each series.
-const SERIES: [(&str, &str); 3] = [("tweets", "snowflake"), ("media", "instagram"), ("orders", "counter")];
+/// Name and shape of each series. A fake cluster has the same series.
+pub(crate) const SERIES: [(&str, &str); 3] = [("tweets", "snowflake"), ("media", "instagram"), ("orders", "counter")];
 
 /// Creates the series of a new cluster.
 pub(super) async fn create(store: &mut StoreClient) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 #![expect(clippy::too_many_lines, reason = "the expected output is part of the test")]
 
 mod configuration;
+mod fake;
 mod ids;
 mod series;
 
@@ -47,6 +48,7 @@ fn the_help_is_a_page() {
 
             Commands:
               dev          Starts a development cluster in one process, with three stores and two allocators
+              fake         Starts a cluster in memory for tests of programs, with faults on request
               store        Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members
               alloc        Runs an allocator of a set, which allocates the numbers; reports the death of one
               proxy        Runs a proxy, which has the endpoints of an allocator for all sets of a cluster, but no sections

@@ -17,6 +17,28 @@ STARTS = 3
 """Most attempts to start a cluster: on a machine with much other work, a store may lose its majority in its first second."""
 
 
+def program(binary: str | None) -> str:
+    """The given path of `seqsvr`, or `$SEQSVR`, or the one in the `PATH`."""
+    return binary or os.environ.get("SEQSVR") or "seqsvr"
+
+
+def check(binary: str) -> None:
+    """Raises FileNotFoundError without a binary."""
+    if shutil.which(binary) is None:
+        raise FileNotFoundError(f"no seqsvr at {binary!r}: name the program in $SEQSVR, or add it to the PATH")
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """The line that a cluster prints when it is ready; an empty text if it ends, or takes too long."""
+    assert process.stdout is not None
+    timer = threading.Timer(READY_TIMEOUT, process.kill)
+    timer.start()
+    try:
+        return process.stdout.readline()
+    finally:
+        timer.cancel()
+
+
 class DevServer:
     """A cluster of three stores and two allocators on free ports, without data; it ends with the `with` block.
 
@@ -29,13 +51,12 @@ class DevServer:
 
     def __init__(self, binary: str | None = None, *, args: tuple[str, ...] = ()) -> None:
         """Takes the path of `seqsvr`, by default `$SEQSVR` or the one in the `PATH`, and further arguments of `seqsvr dev`."""
-        self.binary = binary or os.environ.get("SEQSVR") or "seqsvr"
+        self.binary = program(binary)
         self._args = args
 
     def __enter__(self) -> DevServer:
         """Starts the cluster. Raises FileNotFoundError without a binary, RuntimeError if the cluster does not become ready."""
-        if shutil.which(self.binary) is None:
-            raise FileNotFoundError(f"no seqsvr at {self.binary!r}: name the program in $SEQSVR, or add it to the PATH")
+        check(self.binary)
         for _ in range(STARTS):
             try:
                 self._start()
@@ -49,7 +70,7 @@ class DevServer:
         # A file, because nothing would read a pipe.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, text=True)
-        line = self._first_line()
+        line = first_line(self._process)
         try:
             ready = json.loads(line)
             self.allocs = [str(node["grpc"]) for node in ready["allocs"]]
@@ -93,13 +114,3 @@ class DevServer:
                 self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
-
-    def _first_line(self) -> str:
-        """The line that the cluster prints when it is ready; an empty text if it ends, or takes too long."""
-        assert self._process.stdout is not None
-        timer = threading.Timer(READY_TIMEOUT, self._process.kill)
-        timer.start()
-        try:
-            return self._process.stdout.readline()
-        finally:
-            timer.cancel()
