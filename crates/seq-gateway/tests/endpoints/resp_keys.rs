@@ -385,11 +385,19 @@ async fn keys_of_tenants_are_charged_command_by_command() {
     };
     let (port, auth) = open("uids = [\"0..10\"]");
     let mut client = port.call().await;
-    let refused = "-ERR OTHER_TENANTS_KEY the tenant may use its `uids` in the tenants file, and no keys\r\n";
-    let sent = "INCR a\r\nINCR seq:1\r\nGET a\r\nMGET seq:1 a\r\nSET a 1\r\nINCR b\r\nINCR c\r\n";
+    let refused = "-ERR OTHER_TENANTS_KEY the tenant may use no key of keyspace \"main\": `keys` in the tenants file are its keys, \
+                   if it has `uids`\r\n";
+    let sent = "INCR a\r\nINCR seq:1\r\nGET a\r\nSET a 1\r\nINCR b\r\nINCR c\r\n";
     let replies = client.ask(format!("{auth}{sent}")).await;
-    assert_eq!(replies, format!("+OK\r\n{refused}:1\r\n{}", refused.repeat(5)));
+    assert_eq!(replies, format!("+OK\r\n{refused}:1\r\n{}", refused.repeat(4)));
     assert_eq!(port.twin.calls(), []);
+    let (port, auth) = open("uids = [\"0..10\"]\nkeys = [\"main/conv:*\"]");
+    let mut client = port.call().await;
+    let other = "-ERR OTHER_TENANTS_KEY the tenant may not use key \"user:1\" of keyspace \"main\": `keys` in the tenants file are \
+                 its keys\r\n";
+    let sent = "INCR conv:1\r\nINCR user:1\r\nINCR conv:1\r\nMGET conv:1 user:1\r\nGET user:1\r\nSET user:1 5\r\nGET conv:1\r\n";
+    let replies = client.ask(format!("{auth}{sent}")).await;
+    assert_eq!(replies, format!("+OK\r\n:1\r\n{other}:2\r\n{}$1\r\n2\r\n", other.repeat(3)));
     let (port, auth) = open("max_count = 5\nmax_advance = 100\ncalls_per_s = 9");
     let mut client = port.call().await;
     let cap = "-ERR COUNT_ABOVE_QUOTA count 6 is above the tenant's quota of 5 for an item\r\n";
