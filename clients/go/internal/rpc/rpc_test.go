@@ -155,6 +155,7 @@ func TestRejectedRequestsCountAsNotSent(t *testing.T) {
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x02\x08\x04"), "0", "a%20b", "")
 	f.Add([]byte{}, "14", "%zz", "CAESAA")
+	f.Add([]byte{}, strings.Repeat("\xb6", 2000), "", "")
 	f.Fuzz(func(t *testing.T, data []byte, code, message, details string) {
 		r := bytes.NewReader(data)
 		for {

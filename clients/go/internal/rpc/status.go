@@ -88,7 +88,7 @@ func headerStatus(resp *http.Response) *Status {
 	if !ok {
 		code = Unknown
 	}
-	text := fmt.Sprintf("an HTTP response with status %d and content type %q, not gRPC", resp.StatusCode, kind)
+	text := fmt.Sprintf("an HTTP response with status %d and content type %.64q, not gRPC", resp.StatusCode, kind)
 	return &Status{Code: code, Message: text, HTTP: resp.StatusCode}
 }
 
@@ -100,7 +100,7 @@ func statusOf(header http.Header) *Status {
 	}
 	code, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return &Status{Code: Unknown, Message: fmt.Sprintf("invalid gRPC status %q", text), BadMessage: true}
+		return &Status{Code: Unknown, Message: fmt.Sprintf("invalid gRPC status %.64q", text), BadMessage: true}
 	}
 	s := &Status{Code: uint32(code), Message: unescape(header.Get(headerMessage))}
 	if s.Code != OK {

@@ -20,8 +20,8 @@ from google.protobuf.duration_pb2 import Duration  # noqa: E402
 from google.protobuf.message import Message  # noqa: E402
 from google.rpc import error_details_pb2, status_pb2  # noqa: E402
 
-from seqsvr._proto import ids_pb2, route_pb2, series_pb2  # noqa: E402
-from seqsvr._proto import sequence_pb2 as pb  # noqa: E402
+from seqsvr.v1 import ids_pb2, route_pb2, series_pb2  # noqa: E402
+from seqsvr.v1 import sequence_pb2 as pb  # noqa: E402
 
 OUT = HERE / "vectors.json"
 MAX = 2**64 - 1

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from seqsvr.v1 import sequence_pb2 as seqsvr_dot_v1_dot_sequence__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14seqsvr/v1/keys.proto\x12\tseqsvr.v1\x1a\x18seqsvr/v1/sequence.proto\"\x8c\x01\n\x0eNextKeyRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07raw_key\x18\x03 \x01(\x0c\x12\r\n\x05\x63ount\x18\x04 \x01(\r\x12\x1a\n\rroute_version\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05\x65poch\x18\x06 \x01(\x04\x42\x10\n\x0e_route_version\"\x97\x01\n\x0fNextKeysRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x03(\t\x12\x10\n\x08raw_keys\x18\x03 \x03(\x0c\x12\x0e\n\x06\x63ounts\x18\x04 \x03(\r\x12\x1a\n\rroute_version\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x0cknown_epochs\x18\x06 \x03(\x04\x42\x10\n\x0e_route_version\"\x80\x01\n\x11\x43urrentKeyRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07raw_key\x18\x03 \x01(\x0c\x12\x1a\n\rroute_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x42\x10\n\x0e_route_version\"\x8a\x01\n\x12\x43urrentKeysRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x03(\t\x12\x10\n\x08raw_keys\x18\x03 \x03(\x0c\x12\x1a\n\rroute_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x0cknown_epochs\x18\x05 \x03(\x04\x42\x10\n\x0e_route_version\"\x98\x01\n\x11\x41\x64vanceKeyRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07raw_key\x18\x03 \x01(\x0c\x12\x0f\n\x02to\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rroute_version\x18\x05 \x01(\x04H\x01\x88\x01\x01\x12\r\n\x05\x65poch\x18\x06 \x01(\x04\x42\x05\n\x03_toB\x10\n\x0e_route_version\"y\n\x11HashedKeysRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x06\x12\x10\n\x08sections\x18\x02 \x03(\r\x12\x0e\n\x06hashes\x18\x03 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x04 \x03(\r\x12\x14\n\x0cknown_epochs\x18\x05 \x03(\x04\x12\x0c\n\x04hops\x18\x06 \x01(\r\"M\n\x14\x41\x64vanceHashedRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.seqsvr.v1.HashedKeysRequest\x12\n\n\x02to\x18\x02 \x01(\x04\"C\n\x08Keyspace\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rfirst_section\x18\x02 \x01(\r\x12\x12\n\ncreated_ms\x18\x03 \x01(\x04\"D\n\x15\x43reateKeyspaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x0c\n\x04plan\x18\x03 \x01(\x06\"v\n\x16\x43reateKeyspaceResponse\x12%\n\x08keyspace\x18\x01 \x01(\x0b\x32\x13.seqsvr.v1.Keyspace\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\x12\x13\n\x0b\x66ingerprint\x18\x03 \x01(\x06\x12\x0f\n\x07\x65xisted\x18\x04 \x01(\x08\x32\xe5\x02\n\nKeyService\x12:\n\x04Next\x12\x19.seqsvr.v1.NextKeyRequest\x1a\x17.seqsvr.v1.NextResponse\x12\x43\n\x08NextMany\x12\x1a.seqsvr.v1.NextKeysRequest\x1a\x1b.seqsvr.v1.NextManyResponse\x12\x43\n\x07\x43urrent\x12\x1c.seqsvr.v1.CurrentKeyRequest\x1a\x1a.seqsvr.v1.CurrentResponse\x12L\n\x0b\x43urrentMany\x12\x1d.seqsvr.v1.CurrentKeysRequest\x1a\x1e.seqsvr.v1.CurrentManyResponse\x12\x43\n\x07\x41\x64vance\x12\x1c.seqsvr.v1.AdvanceKeyRequest\x1a\x1a.seqsvr.v1.AdvanceResponse2\xf7\x01\n\x0fKeyOwnerService\x12G\n\nNextHashed\x12\x1c.seqsvr.v1.HashedKeysRequest\x1a\x1b.seqsvr.v1.NextManyResponse\x12M\n\rCurrentHashed\x12\x1c.seqsvr.v1.HashedKeysRequest\x1a\x1e.seqsvr.v1.CurrentManyResponse\x12L\n\rAdvanceHashed\x12\x1f.seqsvr.v1.AdvanceHashedRequest\x1a\x1a.seqsvr.v1.AdvanceResponse2m\n\x14KeyspaceAdminService\x12U\n\x0e\x43reateKeyspace\x12 .seqsvr.v1.CreateKeyspaceRequest\x1a!.seqsvr.v1.CreateKeyspaceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14seqsvr/v1/keys.proto\x12\tseqsvr.v1\x1a\x18seqsvr/v1/sequence.proto\"\x8c\x01\n\x0eNextKeyRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07raw_key\x18\x03 \x01(\x0c\x12\r\n\x05\x63ount\x18\x04 \x01(\r\x12\x1a\n\rroute_version\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05\x65poch\x18\x06 \x01(\x04\x42\x10\n\x0e_route_version\"\x97\x01\n\x0fNextKeysRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x03(\t\x12\x10\n\x08raw_keys\x18\x03 \x03(\x0c\x12\x0e\n\x06\x63ounts\x18\x04 \x03(\r\x12\x1a\n\rroute_version\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x0cknown_epochs\x18\x06 \x03(\x04\x42\x10\n\x0e_route_version\"_\n\x0fNextKeysMessage\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.seqsvr.v1.NextKeysRequest\x12\x12\n\ntimeout_ms\x18\x03 \x01(\r\"\x80\x01\n\x11\x43urrentKeyRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07raw_key\x18\x03 \x01(\x0c\x12\x1a\n\rroute_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x42\x10\n\x0e_route_version\"\x8a\x01\n\x12\x43urrentKeysRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x03(\t\x12\x10\n\x08raw_keys\x18\x03 \x03(\x0c\x12\x1a\n\rroute_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x0cknown_epochs\x18\x05 \x03(\x04\x42\x10\n\x0e_route_version\"\x98\x01\n\x11\x41\x64vanceKeyRequest\x12\x10\n\x08keyspace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07raw_key\x18\x03 \x01(\x0c\x12\x0f\n\x02to\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rroute_version\x18\x05 \x01(\x04H\x01\x88\x01\x01\x12\r\n\x05\x65poch\x18\x06 \x01(\x04\x42\x05\n\x03_toB\x10\n\x0e_route_version\"y\n\x11HashedKeysRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x06\x12\x10\n\x08sections\x18\x02 \x03(\r\x12\x0e\n\x06hashes\x18\x03 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x04 \x03(\r\x12\x14\n\x0cknown_epochs\x18\x05 \x03(\x04\x12\x0c\n\x04hops\x18\x06 \x01(\r\"M\n\x14\x41\x64vanceHashedRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.seqsvr.v1.HashedKeysRequest\x12\n\n\x02to\x18\x02 \x01(\x04\"C\n\x08Keyspace\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rfirst_section\x18\x02 \x01(\r\x12\x12\n\ncreated_ms\x18\x03 \x01(\x04\"D\n\x15\x43reateKeyspaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x0c\n\x04plan\x18\x03 \x01(\x06\"v\n\x16\x43reateKeyspaceResponse\x12%\n\x08keyspace\x18\x01 \x01(\x0b\x32\x13.seqsvr.v1.Keyspace\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\x12\x13\n\x0b\x66ingerprint\x18\x03 \x01(\x06\x12\x0f\n\x07\x65xisted\x18\x04 \x01(\x08\x32\xb2\x03\n\nKeyService\x12:\n\x04Next\x12\x19.seqsvr.v1.NextKeyRequest\x1a\x17.seqsvr.v1.NextResponse\x12\x43\n\x08NextMany\x12\x1a.seqsvr.v1.NextKeysRequest\x1a\x1b.seqsvr.v1.NextManyResponse\x12K\n\nNextStream\x12\x1a.seqsvr.v1.NextKeysMessage\x1a\x1d.seqsvr.v1.NextStreamResponse(\x01\x30\x01\x12\x43\n\x07\x43urrent\x12\x1c.seqsvr.v1.CurrentKeyRequest\x1a\x1a.seqsvr.v1.CurrentResponse\x12L\n\x0b\x43urrentMany\x12\x1d.seqsvr.v1.CurrentKeysRequest\x1a\x1e.seqsvr.v1.CurrentManyResponse\x12\x43\n\x07\x41\x64vance\x12\x1c.seqsvr.v1.AdvanceKeyRequest\x1a\x1a.seqsvr.v1.AdvanceResponse2\xf7\x01\n\x0fKeyOwnerService\x12G\n\nNextHashed\x12\x1c.seqsvr.v1.HashedKeysRequest\x1a\x1b.seqsvr.v1.NextManyResponse\x12M\n\rCurrentHashed\x12\x1c.seqsvr.v1.HashedKeysRequest\x1a\x1e.seqsvr.v1.CurrentManyResponse\x12L\n\rAdvanceHashed\x12\x1f.seqsvr.v1.AdvanceHashedRequest\x1a\x1a.seqsvr.v1.AdvanceResponse2m\n\x14KeyspaceAdminService\x12U\n\x0e\x43reateKeyspace\x12 .seqsvr.v1.CreateKeyspaceRequest\x1a!.seqsvr.v1.CreateKeyspaceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,26 +36,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NEXTKEYREQUEST']._serialized_end=202
   _globals['_NEXTKEYSREQUEST']._serialized_start=205
   _globals['_NEXTKEYSREQUEST']._serialized_end=356
-  _globals['_CURRENTKEYREQUEST']._serialized_start=359
-  _globals['_CURRENTKEYREQUEST']._serialized_end=487
-  _globals['_CURRENTKEYSREQUEST']._serialized_start=490
-  _globals['_CURRENTKEYSREQUEST']._serialized_end=628
-  _globals['_ADVANCEKEYREQUEST']._serialized_start=631
-  _globals['_ADVANCEKEYREQUEST']._serialized_end=783
-  _globals['_HASHEDKEYSREQUEST']._serialized_start=785
-  _globals['_HASHEDKEYSREQUEST']._serialized_end=906
-  _globals['_ADVANCEHASHEDREQUEST']._serialized_start=908
-  _globals['_ADVANCEHASHEDREQUEST']._serialized_end=985
-  _globals['_KEYSPACE']._serialized_start=987
-  _globals['_KEYSPACE']._serialized_end=1054
-  _globals['_CREATEKEYSPACEREQUEST']._serialized_start=1056
-  _globals['_CREATEKEYSPACEREQUEST']._serialized_end=1124
-  _globals['_CREATEKEYSPACERESPONSE']._serialized_start=1126
-  _globals['_CREATEKEYSPACERESPONSE']._serialized_end=1244
-  _globals['_KEYSERVICE']._serialized_start=1247
-  _globals['_KEYSERVICE']._serialized_end=1604
-  _globals['_KEYOWNERSERVICE']._serialized_start=1607
-  _globals['_KEYOWNERSERVICE']._serialized_end=1854
-  _globals['_KEYSPACEADMINSERVICE']._serialized_start=1856
-  _globals['_KEYSPACEADMINSERVICE']._serialized_end=1965
+  _globals['_NEXTKEYSMESSAGE']._serialized_start=358
+  _globals['_NEXTKEYSMESSAGE']._serialized_end=453
+  _globals['_CURRENTKEYREQUEST']._serialized_start=456
+  _globals['_CURRENTKEYREQUEST']._serialized_end=584
+  _globals['_CURRENTKEYSREQUEST']._serialized_start=587
+  _globals['_CURRENTKEYSREQUEST']._serialized_end=725
+  _globals['_ADVANCEKEYREQUEST']._serialized_start=728
+  _globals['_ADVANCEKEYREQUEST']._serialized_end=880
+  _globals['_HASHEDKEYSREQUEST']._serialized_start=882
+  _globals['_HASHEDKEYSREQUEST']._serialized_end=1003
+  _globals['_ADVANCEHASHEDREQUEST']._serialized_start=1005
+  _globals['_ADVANCEHASHEDREQUEST']._serialized_end=1082
+  _globals['_KEYSPACE']._serialized_start=1084
+  _globals['_KEYSPACE']._serialized_end=1151
+  _globals['_CREATEKEYSPACEREQUEST']._serialized_start=1153
+  _globals['_CREATEKEYSPACEREQUEST']._serialized_end=1221
+  _globals['_CREATEKEYSPACERESPONSE']._serialized_start=1223
+  _globals['_CREATEKEYSPACERESPONSE']._serialized_end=1341
+  _globals['_KEYSERVICE']._serialized_start=1344
+  _globals['_KEYSERVICE']._serialized_end=1778
+  _globals['_KEYOWNERSERVICE']._serialized_start=1781
+  _globals['_KEYOWNERSERVICE']._serialized_end=2028
+  _globals['_KEYSPACEADMINSERVICE']._serialized_start=2030
+  _globals['_KEYSPACEADMINSERVICE']._serialized_end=2139
 # @@protoc_insertion_point(module_scope)

@@ -39,6 +39,16 @@ class NextKeysRequest(_message.Message):
     known_epochs: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, keyspace: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., raw_keys: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ..., route_version: _Optional[int] = ..., known_epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class NextKeysMessage(_message.Message):
+    __slots__ = ("tag", "request", "timeout_ms")
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    tag: int
+    request: NextKeysRequest
+    timeout_ms: int
+    def __init__(self, tag: _Optional[int] = ..., request: _Optional[_Union[NextKeysRequest, _Mapping]] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
 class CurrentKeyRequest(_message.Message):
     __slots__ = ("keyspace", "key", "raw_key", "route_version", "epoch")
     KEYSPACE_FIELD_NUMBER: _ClassVar[int]

@@ -27,6 +27,11 @@ class KeyServiceStub(object):
                 request_serializer=seqsvr_dot_v1_dot_keys__pb2.NextKeysRequest.SerializeToString,
                 response_deserializer=seqsvr_dot_v1_dot_sequence__pb2.NextManyResponse.FromString,
                 _registered_method=True)
+        self.NextStream = channel.stream_stream(
+                '/seqsvr.v1.KeyService/NextStream',
+                request_serializer=seqsvr_dot_v1_dot_keys__pb2.NextKeysMessage.SerializeToString,
+                response_deserializer=seqsvr_dot_v1_dot_sequence__pb2.NextStreamResponse.FromString,
+                _registered_method=True)
         self.Current = channel.unary_unary(
                 '/seqsvr.v1.KeyService/Current',
                 request_serializer=seqsvr_dot_v1_dot_keys__pb2.CurrentKeyRequest.SerializeToString,
@@ -59,6 +64,16 @@ class KeyServiceServicer(object):
     def NextMany(self, request, context):
         """Allocates numbers for many keys in one request. Each item succeeds or is refused independently, in request order; a
         key that occurs twice gets numbers twice, in that order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NextStream(self, request_iterator, context):
+        """Works like `NextMany`, for a stream of messages. Each message gets one response, in any order, as soon as all of
+        its items are done. Up to 512 messages of a stream are pending at a time; further ones wait to be read. A node that
+        shuts down responds to the messages that it has read and ends the stream with OK: messages without a response moved
+        nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -99,6 +114,11 @@ def add_KeyServiceServicer_to_server(servicer, server):
                     servicer.NextMany,
                     request_deserializer=seqsvr_dot_v1_dot_keys__pb2.NextKeysRequest.FromString,
                     response_serializer=seqsvr_dot_v1_dot_sequence__pb2.NextManyResponse.SerializeToString,
+            ),
+            'NextStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.NextStream,
+                    request_deserializer=seqsvr_dot_v1_dot_keys__pb2.NextKeysMessage.FromString,
+                    response_serializer=seqsvr_dot_v1_dot_sequence__pb2.NextStreamResponse.SerializeToString,
             ),
             'Current': grpc.unary_unary_rpc_method_handler(
                     servicer.Current,
@@ -172,6 +192,33 @@ class KeyService(object):
             '/seqsvr.v1.KeyService/NextMany',
             seqsvr_dot_v1_dot_keys__pb2.NextKeysRequest.SerializeToString,
             seqsvr_dot_v1_dot_sequence__pb2.NextManyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NextStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/seqsvr.v1.KeyService/NextStream',
+            seqsvr_dot_v1_dot_keys__pb2.NextKeysMessage.SerializeToString,
+            seqsvr_dot_v1_dot_sequence__pb2.NextStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,
