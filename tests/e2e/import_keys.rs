@@ -1,5 +1,5 @@
-//! Keys of any bytes are imported into a keyspace, from a real redis-server, from a cluster of three and from files, and
-//! the numbers of a list of keys are exported.
+//! Keys of any bytes are imported into a keyspace, from a real redis-server, from a cluster of three and from files,
+//! and the numbers of a list of keys are exported.
 //!
 //! `IMPORT_KEYS=1000000` sets the number of keys of one test.
 
@@ -207,7 +207,7 @@ fn files_of_keys_are_imported_and_exported() {
     let (code, done) = import("keys.jsonl", json, &["--yes"]);
     assert!(code == Some(0) && done.contains("2 keys: 1 raised, 1 at their value or above"), "{done}");
 
-    // The list has the keys in another order, one of them twice, and one without a number.
+    // The list has the keys in another order, a key twice, and a key without a number.
     fs::write(path("list.csv"), b"key\n\xff\n c \nnone\n\"a,\n\"\"b\"\"\"\n\xff\n").unwrap();
     let export = |format: &str, out: &str| {
         let (list, out) = (path("list.csv"), path(out));

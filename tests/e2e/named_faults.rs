@@ -224,7 +224,7 @@ fn one_set(table: &mut Table) {
     table.named("a store is started from another build", top, is_other, || {
         one.nodes.stores[2] = one.nodes.set.store_of(&program, 3, &[]);
     });
-    // Processes end before the disk of one of them.
+    // Processes end before their disks.
     drop(one);
 }
 

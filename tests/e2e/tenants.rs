@@ -86,7 +86,7 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
     assert!(place.seqsvr(&["cert", "issue", "client/guest"]).status.success());
     refused(&next("client/guest", "42"), "NO_TENANT");
 
-    // Over JSON and text, at both nodes, so that one node forwards.
+    // Over JSON and text, at both nodes, so that a node forwards.
     let bearer = format!("authorization: Bearer {secret}");
     for port in [7400, 7401] {
         let post = |header: &str, uid: &str| {

@@ -293,7 +293,8 @@ async fn write_keys(
     Ok(written)
 }
 
-/// Returns a line of CSV with a key and its number. The key is quoted if it has a comma, a quote or a line end (RFC 4180).
+/// Returns a line of CSV with a key and its number. The key is quoted if it has a comma, a quote or a line end (RFC
+/// 4180).
 fn csv_row(key: &[u8], value: u64) -> Vec<u8> {
     let mut row = Vec::with_capacity(key.len() + 24);
     if key.iter().any(|byte| b",\"\r\n".contains(byte)) {

@@ -142,8 +142,8 @@ struct Report {
     resumed: u64,
     /// Number of users, keys or series that the command raised, or would raise if there were no `--dry-run`.
     raised: u64,
-    /// Number of users, keys or series that were not raised, because their present number was at least as high as the number
-    /// in the record.
+    /// Number of users, keys or series that were not raised, because their present number was at least as high as the
+    /// number in the record.
     kept: u64,
     refused: u64,
     dry_run: bool,
@@ -221,8 +221,8 @@ async fn read(source: &Source, args: &ImportArgs, output: &Output) -> Result<Con
     contents
 }
 
-/// Requests the present numbers of the users, keys or series of the records `left`, which are some of `all`, and compares
-/// the records with these numbers.
+/// Requests the present numbers of the users, keys or series of the records `left`, which are some of `all`, and
+/// compares the records with these numbers.
 ///
 /// # Errors
 /// A user is in no set of the cluster, or a present number cannot be read.

@@ -28,8 +28,8 @@ impl Counters {
     /// `records`. `keyspace` is the keyspace of records of keys.
     ///
     /// # Errors
-    /// The keyspace does not exist. A record is invalid and `skips_invalid` is false, or no valid record remains. The error lists the first invalid
-    /// records with their places in the source.
+    /// The keyspace does not exist. A record is invalid and `skips_invalid` is false, or no valid record remains. The
+    /// error lists the first invalid records with their places in the source.
     pub(super) async fn of(
         records: &mut Records,
         source: &Source,

@@ -1,7 +1,7 @@
 //! Reads keys from a file, which may be compressed with gzip: the records of an import, or the list of an export.
 //!
-//! A key is any bytes, so a CSV field may have line ends within quotes, and nothing is trimmed from a key. JSON has keys
-//! that are no UTF-8 as base64.
+//! A key is any bytes, so a CSV field may have line ends within quotes, and nothing is trimmed from a key. JSON has
+//! keys that are no UTF-8 as base64.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};

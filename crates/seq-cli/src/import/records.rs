@@ -282,8 +282,8 @@ impl Records {
     }
 }
 
-/// Digest of records. It depends on the uids, names of series or keys, and on the values, in the order of the records. It
-/// does not depend on whether the records came from a file or from Redis.
+/// Digest of records. It depends on the uids, names of series or keys, and on the values, in the order of the records.
+/// It does not depend on whether the records came from a file or from Redis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordsDigest {
     hash: Sha256,

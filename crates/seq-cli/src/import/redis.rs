@@ -1,6 +1,6 @@
 //! Reads the records of an import from Redis. The name of a key is a prefix followed by a uid, and its value is the
-//! number of the user; or the whole key is a key of a keyspace, and its value is the number of the key. The keys are read
-//! from one master, or from all masters of a Redis Cluster.
+//! number of the user; or the whole key is a key of a keyspace, and its value is the number of the key. The keys are
+//! read from one master, or from all masters of a Redis Cluster.
 //!
 //! A scan counts as complete only if no server has restarted or become a replica during the scan, and no slot of the
 //! Redis Cluster has another master after it.

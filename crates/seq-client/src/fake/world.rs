@@ -32,8 +32,8 @@ static NEXT_SET_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Counters, owners and routes of a fake cluster, without servers.
 ///
-/// A server is named by the index of its set and its own index in that set. Every server serves every section: a request
-/// for a section that another server owns is applied as if it had been forwarded.
+/// A server is named by the index of its set and its own index in that set. Every server serves every section: a
+/// request for a section that another server owns is applied as if it had been forwarded.
 #[derive(Debug)]
 pub struct World {
     state: Mutex<State>,
@@ -94,8 +94,8 @@ impl World {
         self.next_in_lane(set, (uid, seen), count, (Seq::ZERO, 0))
     }
 
-    /// Allocates numbers of a lane, or of a uid. All of them are above `above`. `unix_ms` is the time of the request, in
-    /// milliseconds since 1970. Returns the same as [`World::next`].
+    /// Allocates numbers of a lane, or of a uid. All of them are above `above`. `unix_ms` is the time of the request,
+    /// in milliseconds since 1970. Returns the same as [`World::next`].
     ///
     /// # Errors
     /// The refusal.
@@ -219,8 +219,8 @@ impl World {
         self.state.lock().sets[0].table.series().clone()
     }
 
-    /// Creates a series. `named_lanes` is whether its callers name the lane, and `ahead_ms` the time by which its ids may
-    /// be ahead of the clock.
+    /// Creates a series. `named_lanes` is whether its callers name the lane, and `ahead_ms` the time by which its ids
+    /// may be ahead of the clock.
     ///
     /// # Panics
     /// If the cluster has too many series.

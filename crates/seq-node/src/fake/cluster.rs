@@ -38,8 +38,8 @@ pub(super) enum Fault {
     Delay { node: Option<String>, ms: u64 },
     /// Requests get no response until `on` is false.
     Hold { node: Option<String>, on: bool },
-    /// All connections are cut. With `times`, the next requests are applied, and then the connections are cut instead of
-    /// a response.
+    /// All connections are cut. With `times`, the next requests are applied, and then the connections are cut instead
+    /// of a response.
     Cut { node: Option<String>, times: Option<u64> },
     /// A node stops in order: other nodes continue its sections exactly.
     Stop { node: String },

@@ -36,7 +36,8 @@ impl Connections {
         let Generation { sockets, requests } = std::mem::take(&mut *self.0.lock());
         sockets.send_replace(true);
         sockets.closed().await;
-        // The requests end last, so that no caller gets their refusals. If this future was dropped, they end at its drop.
+        // The requests end last, so that no caller gets their refusals. If this future was dropped, they end at its
+        // drop.
         requests.send_replace(true);
     }
 
@@ -75,8 +76,8 @@ impl Connections {
             tokio::select! {
                 biased;
                 () = until(cut) => {
-                    // The peer gets a reset instead of an orderly end, because the process of a killed node sends no end
-                    // either. If the option cannot be set, the peer gets the orderly end.
+                    // The peer gets a reset instead of an orderly end, because the process of a killed node sends no
+                    // end either. If the option cannot be set, the peer gets the orderly end.
                     let _ = stream.set_zero_linger();
                 }
                 // An error ends the connection, too.

@@ -1,5 +1,5 @@
-//! The service of a node of a fake cluster: the counters and routes of the cluster's [`World`], behind the faults of the
-//! node. The endpoints of a real node serve it.
+//! The service of a node of a fake cluster: the counters and routes of the cluster's [`World`], behind the faults of
+//! the node. The endpoints of a real node serve it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -123,7 +123,8 @@ impl SequenceService for FakeService {
         self.one(call, item, |item| self.take(item)).await
     }
 
-    /// Leaves all items to [`SequenceService::complete_batch`] if they may run into a fault, because a fault takes time.
+    /// Leaves all items to [`SequenceService::complete_batch`] if they may run into a fault, because a fault takes
+    /// time.
     fn try_next_batch(&self, _: Via, items: &[DecodedItem], replies: &mut Vec<ItemReply<Allocation>>) {
         let is_calm = self.faults.is_calm();
         replies.extend(items.iter().map(|item| is_calm.then(|| self.take_decoded(*item))));

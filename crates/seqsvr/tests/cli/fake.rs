@@ -202,7 +202,7 @@ async fn connections_are_cut_on_request() {
     let client = fake.client().await;
     assert_eq!(client.next(42).await.unwrap().value, 1);
 
-    // A lost response: the number is consumed, and the SDK takes the next one.
+    // A lost response: the number is consumed, and the SDK takes the next number.
     fake.inject(&json!({"fault": "cut", "node": "a1", "times": 1}));
     let taken = client.next(42).await.unwrap();
     assert!(taken.value == 3 && taken.lost >= 1, "{taken:?}");
@@ -213,8 +213,8 @@ async fn connections_are_cut_on_request() {
     redis.send("INCR seq:42").unwrap_err();
     assert_eq!(fake.redis(1).unwrap().send("INCR seq:42").unwrap(), ":6");
 
-    // Open connections end at once, also those of requests in flight. New ones are accepted. A connection is open for
-    // certain after its first reply.
+    // Open connections end at once, also those of requests in flight. New connections are accepted. A connection is
+    // open for certain after its first reply.
     let (mut idle, mut held) = (fake.redis(0).unwrap(), fake.redis(1).unwrap());
     for redis in [&mut idle, &mut held] {
         assert_eq!(redis.send("GET seq:8").unwrap(), "$-1");
