@@ -12,8 +12,6 @@ use seq_core::store_calls::DEFAULT_ATTEMPT_TIMEOUT;
 use seq_core::{AdvanceLimit, Layout, limits};
 use seq_kit::config::durations;
 
-use crate::eviction::MIN_IDLE;
-
 /// Configuration of one AllocSvr.
 #[derive(Clone, Debug)]
 pub struct AllocConfig {
@@ -131,6 +129,9 @@ mod advance_limit {
 /// Upper limit of [`AllocOptions::raises_in_flight`]. Each request becomes an entry of the store's log. If more than a
 /// few requests are in flight, the others only wait in the store.
 const MAX_RAISES_IN_FLIGHT: usize = 64;
+
+/// Lower limit of [`AllocOptions::key_idle`], in which every bucket of a crowded node is copied once.
+const MIN_IDLE: Duration = Duration::from_secs(1);
 
 impl AllocOptions {
     /// Options for nodes in one region.

@@ -6,7 +6,6 @@
 //! have, or if a bucket got no room in this pass or the pass before.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use seq_core::SectionId;
 use tokio::time::{Instant, sleep_until};
@@ -60,9 +59,6 @@ fn visit(shared: &Shared, buckets: &[SectionId], was_refused: bool) {
         tracing::debug!(set, name, evicted, ?took, "counters of keys evicted");
     }
 }
-
-/// Shortest time for which a counter is unused before it may be evicted: a turn takes a tenth of a second or longer.
-pub(crate) const MIN_IDLE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
