@@ -3,7 +3,7 @@
 //! A pass visits every bucket of this node once in [`AllocOptions::key_idle`](crate::AllocOptions). While the node or
 //! a bucket is crowded, a visit evicts the bucket's counters that no call has used since the visit before, so counters
 //! that were used within that time stay. The node is crowded if it has room for more than 90 % of the keys that it may
-//! have, or if a bucket got no room in this pass or the pass before.
+//! have, or if it had no room for a bucket in this pass or the pass before.
 
 use std::sync::Arc;
 

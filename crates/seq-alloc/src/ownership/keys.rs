@@ -20,7 +20,8 @@ pub(crate) struct KeyRoom(Arc<Room>);
 struct Room {
     /// Number of keys for which the buckets have room.
     keys: AtomicU64,
-    /// Whether a bucket got no room since the last call of [`Ownership::was_room_refused`].
+    /// Whether this node had no room for a bucket since the last call of [`Ownership::was_room_refused`]. A bucket that
+    /// has as many keys as a bucket may have does not count, because other buckets cannot make room for it.
     was_refused: AtomicBool,
 }
 
@@ -73,9 +74,12 @@ impl Ownership {
         if !self.sections.load().has(full) || machine.is_frozen(full.id) {
             return Ok(());
         }
+        if full.uids() as usize >= limits::MAX_BUCKET_KEYS {
+            return Err(NoRoom);
+        }
         // The larger table has room for half as many keys again, and for a few in any case.
         let more = u64::from(full.uids()) / 2 + 7;
-        if full.uids() as usize >= limits::MAX_BUCKET_KEYS || self.room.keys() + more > most {
+        if self.room.keys() + more > most {
             self.room.0.was_refused.store(true, Relaxed);
             return Err(NoRoom);
         }
@@ -114,7 +118,7 @@ impl Ownership {
         self.sections.load().iter().filter(|owned| owned.has_keys()).map(|owned| owned.id).collect()
     }
 
-    /// Returns whether a bucket got no room since the last call.
+    /// Returns whether this node had no room for a bucket since the last call.
     pub(crate) fn was_room_refused(&self) -> bool {
         self.room.0.was_refused.swap(false, Relaxed)
     }
