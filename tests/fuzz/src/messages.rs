@@ -63,7 +63,8 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     LayoutWriter SetLayoutWriterRequest SetLayoutWriterResponse
     ConfirmRequest ConfirmResponse ReadFinalRequest ForgetSetRequest ForgetSetResponse ReportLossRequest ReportLossResponse
     ReportDeathRequest ReportDeathResponse
-    NextKeyRequest NextKeysRequest CurrentKeyRequest CurrentKeysRequest AdvanceKeyRequest HashedKeysRequest AdvanceHashedRequest
+    NextKeyRequest NextKeysRequest NextKeysMessage CurrentKeyRequest CurrentKeysRequest AdvanceKeyRequest
+    HashedKeysRequest AdvanceHashedRequest
     Keyspace CreateKeyspaceRequest CreateKeyspaceResponse
 );
 
