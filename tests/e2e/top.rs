@@ -59,8 +59,10 @@ impl Drop for Terminal {
     }
 }
 
+/// Returns the rules that name a fault, without the rule about the free space of this machine's disk.
 fn rules(page: &Value) -> Vec<&str> {
-    page["attention"].as_array().unwrap().iter().map(|one| one["rule"].as_str().unwrap()).collect()
+    let rules = page["attention"].as_array().unwrap().iter().map(|found| found["rule"].as_str().unwrap());
+    rules.filter(|rule| *rule != "disk").collect()
 }
 
 #[test]
