@@ -98,7 +98,7 @@ enum Total {
 struct Written {
     #[serde(flatten)]
     total: Total,
-    /// Number of users, keys or series in the output. Those that have no number yet are left out.
+    /// Number of users, keys or series in the output. Users, keys and series without a number are left out.
     written: u64,
 }
 

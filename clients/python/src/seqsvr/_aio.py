@@ -168,7 +168,7 @@ class AsyncClient:
         call = IdCall(self._shared, home, count, timeout, method, once=once)
         with reported(call):
             if not self._shared.routes.sets:
-                # The process is the child of the one that has fetched them.
+                # The process was forked from the process that fetched them.
                 await self._fetch_routes([], call.remaining)
             await self._drive(call, call.start())
             await self._explain(call)
@@ -187,7 +187,7 @@ class AsyncClient:
         call = KeyCall(self._shared, home, keys, counts, self._deadline if deadline is None else deadline, method)
         with reported(call):
             if not self._shared.routes.sets:
-                # The process is the child of the one that has fetched them.
+                # The process was forked from the process that fetched them.
                 await self._fetch_routes([], call.remaining)
             await self._drive(call, call.start())
             await self._explain(call)

@@ -237,7 +237,7 @@ class Client(_fork.Forks):
         call = IdCall(self._shared, home, count, timeout, method, once=once)
         with _fork.gate, reported(call):
             if not self._shared.routes.sets:
-                # The process is the child of the one that has fetched them.
+                # The process was forked from the process that fetched them.
                 self._fetch_routes([], call.remaining)
             self._drive(call, call.start())
             self._explain(call)
@@ -255,7 +255,7 @@ class Client(_fork.Forks):
         call = KeyCall(self._shared, home, keys, counts, self._deadline if deadline is None else deadline, method)
         with _fork.gate, reported(call):
             if not self._shared.routes.sets:
-                # The process is the child of the one that has fetched them.
+                # The process was forked from the process that fetched them.
                 self._fetch_routes([], call.remaining)
             self._drive(call, call.start())
             self._explain(call)
