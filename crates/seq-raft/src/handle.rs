@@ -3,7 +3,9 @@
 
 use std::fmt;
 
+use openraft::ReadPolicy;
 use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{LinearizableReadError, RaftError};
 use openraft::metrics::RaftMetrics;
 use openraft::type_config::alias::WatchReceiverOf;
 use seq_proto::dial::{Dial, ExpectedServer};
@@ -94,6 +96,40 @@ impl<M: StateMachine> RaftHandle<M> {
     /// `NO_MAJORITY` or `NO_LEADER`.
     pub fn check_quorum(&self) -> Result<(), Status> {
         Refusal::check_quorum(&self.quorum.status()).map_err(Status::from)
+    }
+
+    /// Returns an error unless this member leads with a majority, as far as it knows.
+    ///
+    /// # Errors
+    /// `NO_MAJORITY`, `NO_LEADER`, or `NOT_LEADER` with the leader's address if this member knows it.
+    pub fn check_leads(&self) -> Result<(), Status> {
+        let quorum = self.quorum();
+        Refusal::check_quorum(&quorum)?;
+        if quorum == QuorumStatus::Leads { Ok(()) } else { Err(self.not_leader().into()) }
+    }
+
+    /// Waits until this member, which must lead, has applied all entries that the group had committed when the call
+    /// began. A majority confirms first that no other member has led since. The state that is read next is therefore
+    /// at least as new as each state that was read from the group before, even from an earlier leader: a new leader
+    /// has entries that it has yet to apply.
+    ///
+    /// The rule is ReadIndex (section 6.4 of Ongaro's dissertation, "Consensus: Bridging Theory and Practice"). It
+    /// costs one round trip to a majority. Cancel safe.
+    ///
+    /// # Errors
+    /// Those of [`RaftHandle::check_leads`], and an error if this member is stopping.
+    pub async fn linearize(&self) -> Result<(), Status> {
+        self.check_leads()?;
+        match self.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+            Ok(_) => Ok(()),
+            Err(RaftError::Fatal(fatal)) => Err(ProposeError::Raft { what: fatal.to_string() }.into()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))) => Err(self.not_leader().into()),
+            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
+                // The status may still count acknowledgements from before the call.
+                self.check_quorum()?;
+                Err(self.not_leader().into())
+            }
+        }
     }
 
     /// Returns the error with which a follower refuses a proposal. The error contains the leader's address if this

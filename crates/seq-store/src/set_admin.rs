@@ -30,7 +30,7 @@ use seq_proto::v1::{
     SetLayoutWriterRequest, SetLayoutWriterResponse, SetPaceRequest, SetPaceResponse, StartMigrationRequest,
     StartMigrationResponse,
 };
-use seq_raft::{Gate, QuorumStatus};
+use seq_raft::Gate;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
@@ -65,14 +65,10 @@ impl SetAdmin {
         SetAdmin { declared, between, progress }
     }
 
-    /// Returns an error unless this member leads with a majority, because otherwise its state may be out of date.
-    fn check_leads(&self) -> Result<(), Status> {
-        let raft = self.between.replicated.raft();
-        raft.check_quorum()?;
-        match raft.quorum() {
-            QuorumStatus::Leads => Ok(()),
-            _ => Err(raft.not_leader().into()),
-        }
+    /// Waits until the state here has all that the store has committed so far, so that an operator who was answered by
+    /// the leader before this one never sees an older state.
+    async fn linearize(&self) -> Result<(), Status> {
+        self.between.replicated.raft().linearize().await
     }
 
     fn check_name(&self, given: &str) -> Result<(), Status> {

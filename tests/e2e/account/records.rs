@@ -149,6 +149,10 @@ impl Seen {
     fn note(&mut self, set: &'static str, info: &SectionInfo) {
         let section = info.range.unwrap().first_section;
         let (epoch, before) = self.last.get(&(set, section)).cloned().unwrap_or_default();
+        assert!(
+            epoch <= info.epoch,
+            "a store responds with a record from before the last one of epoch {epoch}: {info:?}"
+        );
         let is_new = info.state() == SectionState::Resident && !info.owner.is_empty() && info.epoch > epoch;
         if is_new {
             let by = Beginning::parse(&info.began_by).unwrap_or_else(|| panic!("{info:?}"));

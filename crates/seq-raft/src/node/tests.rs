@@ -163,6 +163,36 @@ async fn proposals_that_wait_share_entries_and_each_has_its_own_output() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_leader_is_read_only_after_it_has_applied_what_its_predecessor_committed() {
+    const TRANSFERS: usize = 20;
+    const WORDS: usize = 50;
+    let tasks = TaskGroup::new();
+    let members = three(&tasks).await;
+    let mut leader = leader(&members).await;
+    for transfer in 1..=TRANSFERS {
+        let word = Command::Append(b"word".to_vec());
+        let outputs = futures::future::join_all((0..WORDS).map(|_| leader.propose(&word))).await;
+        assert_eq!(outputs.last(), Some(&Ok(transfer * WORDS)));
+        // A member that does not lead refuses, and the member that leads next answers as soon as it can.
+        let reads = members.iter().map(RunningNode::handle).filter(|member| member.id() != leader.id());
+        let reads = reads.map(|member| {
+            Box::pin(async {
+                while member.linearize().await.is_err() {
+                    tokio::task::yield_now().await;
+                }
+                member.state().read(|journal| journal.words.len())
+            })
+        });
+        let (transferred, (words, ..)) = tokio::join!(leader.transfer_leadership(), futures::future::select_all(reads));
+        assert_eq!(words, transfer * WORDS, "transfer {transfer}");
+        let next = transferred.unwrap();
+        leader = members.iter().map(RunningNode::handle).find(|member| member.id() == next).unwrap();
+        until(leader, |member| (member.quorum() == QuorumStatus::Leads).then_some(())).await;
+    }
+    stop(members, &tasks).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proposal_whose_leader_changes_is_applied_once_at_most() {
     const PROPOSALS: usize = 300;
     let tasks = TaskGroup::new();

@@ -18,7 +18,7 @@ use seq_proto::v1::{
     DrainNodeRequest, DrainNodeResponse, ListNodesRequest, ListNodesResponse, MoveSectionsRequest,
     MoveSectionsResponse, NodeState, PauseBalancingRequest, PauseBalancingResponse, SetTermsRequest, SetTermsResponse,
 };
-use seq_raft::{Gate, QuorumStatus};
+use seq_raft::Gate;
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
@@ -43,12 +43,8 @@ impl NodeAdmin {
     /// Returns the arbiter's plan if this member leads with a majority. Otherwise returns an error, because the plan
     /// may be out of date.
     pub(super) fn plan(&self) -> Result<Arc<Plan>, Status> {
-        let raft = self.replicated.raft();
-        raft.check_quorum()?;
-        match raft.quorum() {
-            QuorumStatus::Leads => Ok(self.plan.borrow().clone()),
-            _ => Err(raft.not_leader().into()),
-        }
+        self.replicated.raft().check_leads()?;
+        Ok(self.plan.borrow().clone())
     }
 }
 
@@ -60,21 +56,21 @@ pub(crate) struct NodeServer(pub(crate) Gate<NodeAdmin>);
 impl NodeAdminService for NodeServer {
     async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Result<Response<ListNodesResponse>, Status> {
         let admin = self.0.get()?;
+        admin.replicated.raft().linearize().await?;
         let plan = admin.plan()?;
         Ok(Response::new(admin.replicated.read(|state| list(&admin.set.name, state, &plan))))
     }
 
     async fn drain_node(&self, request: Request<DrainNodeRequest>) -> Result<Response<DrainNodeResponse>, Status> {
         let (admin, request) = (self.0.get()?, request.into_inner());
-        admin.plan()?;
+        admin.replicated.raft().linearize().await?;
         admin.check_set(&request.set)?;
         admin.drain(request).await.map(Response::new)
     }
 
     async fn set_terms(&self, request: Request<SetTermsRequest>) -> Result<Response<SetTermsResponse>, Status> {
         let (admin, request) = (self.0.get()?, request.into_inner());
-        // This check restricts the request to the leader, because the terms at another member may be old.
-        admin.plan()?;
+        admin.replicated.raft().linearize().await?;
         admin.check_set(&request.set)?;
         let wanted =
             (request.lease_wait_ms > 0).then_some(Terms { lease_wait: Duration::from_millis(request.lease_wait_ms) });

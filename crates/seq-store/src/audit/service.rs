@@ -7,7 +7,7 @@ use seq_proto::v1::{
     self, BegunOperation, EndOperationRequest, EndOperationResponse, EndedOperation, ListEventsRequest,
     ListEventsResponse, audit_event,
 };
-use seq_raft::{Gate, QuorumStatus};
+use seq_raft::Gate;
 use tonic::{Request, Response, Status};
 
 use super::recorder::is_recorded;
@@ -26,16 +26,6 @@ impl AuditLog {
     pub(crate) fn new(set: &str, replicated: ReplicatedSet) -> AuditLog {
         AuditLog { set: set.to_owned(), replicated }
     }
-
-    /// Returns an error unless this member leads with a majority.
-    fn check_leads(&self) -> Result<(), Status> {
-        let raft = self.replicated.raft();
-        raft.check_quorum()?;
-        match raft.quorum() {
-            QuorumStatus::Leads => Ok(()),
-            _ => Err(raft.not_leader().into()),
-        }
-    }
 }
 
 /// The audit service, whose gate opens once the member is loaded.
@@ -46,7 +36,7 @@ pub(crate) struct AuditServer(pub(crate) Gate<AuditLog>);
 impl AuditService for AuditServer {
     async fn list_events(&self, request: Request<ListEventsRequest>) -> Result<Response<ListEventsResponse>, Status> {
         let (log, after) = (self.0.get()?, request.into_inner().after);
-        log.check_leads()?;
+        log.replicated.raft().linearize().await?;
         let recorded = is_recorded(log.replicated.raft());
         let (events, last) = log.replicated.read(|state| {
             let newer = state.audit.events().filter(|event| event.index > after);

@@ -43,14 +43,9 @@ impl Backups {
         Backups { cluster: cluster.to_owned(), replicated, permits, started }
     }
 
-    /// Copies the state, and returns it with the header of its backup. Returns an error unless this member leads with a
-    /// majority.
+    /// Copies the state, and returns it with the header of its backup.
     fn copy(&self, set: &str) -> Result<(BackupHeader, SetState), Status> {
         let raft = self.replicated.raft();
-        if !raft.is_leader() {
-            return Err(raft.not_leader().into());
-        }
-        raft.check_quorum()?;
         let (state, log_index) = raft.state().read_applied(|state, index| (state.clone(), index));
         let Some(defined) = &state.0.set else {
             return Err(Reason::NoSet.status("the set of this store is not defined yet"));
@@ -83,6 +78,7 @@ impl BackupService for BackupServer {
     ) -> Result<Response<Self::CreateBackupStream>, Status> {
         let backups = self.0.get()?;
         let permit = backups.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+        backups.replicated.raft().linearize().await?;
         let (header, state) = backups.copy(&request.into_inner().set)?;
         let (set, log_index) = (header.set.clone(), header.log_index);
         let encoded = tokio::task::spawn_blocking(move || Backup::encode(header, &state)).await;

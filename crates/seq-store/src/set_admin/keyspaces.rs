@@ -18,7 +18,7 @@ impl SetAdmin {
         &self,
         request: CreateKeyspaceRequest,
     ) -> Result<CreateKeyspaceResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         self.check_series_format()?;
         let CreateKeyspaceRequest { name, dry_run, plan } = request;
         let required = Required::new(dry_run, plan);

@@ -19,7 +19,7 @@ impl SetAdmin {
         &self,
         request: SetLayoutWriterRequest,
     ) -> Result<SetLayoutWriterResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         self.check_series_format()?;
         let SetLayoutWriterRequest { to, dry_run, plan } = request;
         let required = Required::new(dry_run, plan);

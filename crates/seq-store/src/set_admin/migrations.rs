@@ -52,7 +52,7 @@ impl SetAdmin {
         &self,
         request: StartMigrationRequest,
     ) -> Result<StartMigrationResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         let own = self.read(|_, set| set.id)?;
         let Some(plan) = request.plan.filter(|plan| plan.id != 0) else {
             let text = "the request has no plan that can be started: make one without problems";
@@ -78,7 +78,7 @@ impl SetAdmin {
     }
 
     pub(super) async fn set_pace(&self, request: SetPaceRequest) -> Result<SetPaceResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         let id = MigrationId(request.id);
         let before = self.known(id)?.pace;
         let pace = pace_of(request.pace.as_ref(), Some(before));
@@ -93,7 +93,7 @@ impl SetAdmin {
         &self,
         request: RollbackMigrationRequest,
     ) -> Result<RollbackMigrationResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         let id = MigrationId(request.id);
         self.known(id)?;
         let outcome = self.between.replicated.propose(Rollback { id }).await?;
@@ -106,7 +106,7 @@ impl SetAdmin {
         &self,
         request: CompleteMigrationRequest,
     ) -> Result<CompleteMigrationResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         let id = MigrationId(request.id);
         // For a migration that began in another set, the command would have another meaning.
         self.known(id)?;
@@ -120,7 +120,7 @@ impl SetAdmin {
         &self,
         request: ListMigrationsRequest,
     ) -> Result<ListMigrationsResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         if request.id != 0 {
             return Ok(ListMigrationsResponse { migrations: vec![self.status(MigrationId(request.id))?] });
         }

@@ -34,7 +34,7 @@ struct Draft {
 
 impl SetAdmin {
     pub(super) async fn plan_migration(&self, request: PlanMigrationRequest) -> Result<PlanMigrationResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         let mut draft = self.read(|state, set| Draft::of(state, set, &request))?;
         self.check_way_back(&mut draft);
         let target = match SetId(draft.plan.to_set_id) {

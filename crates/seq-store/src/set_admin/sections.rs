@@ -16,7 +16,7 @@ const MAX_READ: u32 = 65_536;
 
 impl SetAdmin {
     pub(super) async fn list_sections(&self, request: ListSectionsRequest) -> Result<ListSectionsResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         // The sums are read together with the state, so that they belong to the same entry as the ceilings.
         let writes = self.between.replicated.writes();
         self.read(|state, set| list((state, set), &request, |section| writes.raised(section)))

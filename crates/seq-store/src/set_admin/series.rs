@@ -43,7 +43,7 @@ const LONGEST_SHORT_MS: u64 = 10 * 365 * 86_400_000;
 
 impl SetAdmin {
     pub(super) async fn create_series(&self, request: CreateSeriesRequest) -> Result<CreateSeriesResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         self.check_series_format()?;
         let (dry_run, plan) = (request.dry_run, request.plan);
         let create = create(request, self.between.replicated.raft().clock_ms())?;
@@ -74,7 +74,7 @@ impl SetAdmin {
     }
 
     pub(super) async fn retire_series(&self, request: RetireSeriesRequest) -> Result<RetireSeriesResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         self.check_series_format()?;
         let RetireSeriesRequest { name, dry_run, plan } = request;
         let required = Required::new(dry_run, plan);

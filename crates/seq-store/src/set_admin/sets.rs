@@ -22,7 +22,7 @@ use crate::preconditions::{self, Required};
 
 impl SetAdmin {
     pub(super) async fn create_set(&self, request: CreateSetRequest) -> Result<CreateSetResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         self.check_name(&request.name)?;
         self.check_genesis(&request.join)?;
         let stored = self.between.replicated.read(|state| Some((state.set.as_ref()?.id, state.sets.is_empty())));
@@ -131,7 +131,7 @@ impl SetAdmin {
     }
 
     pub(super) async fn list_sets(&self, _: ListSetsRequest) -> Result<ListSetsResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         self.read(|state, set| {
             let mut others = self.others(state, set);
             others.insert(0, self.own_info(state, set));
@@ -182,7 +182,7 @@ impl SetAdmin {
     }
 
     pub(super) async fn close_set(&self, request: CloseSetRequest) -> Result<CloseSetResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         self.check_name(&request.name)?;
         let required = Required::new(request.dry_run, request.plan);
         let before = self.read(|state, _| state.closing)?;
@@ -200,7 +200,7 @@ impl SetAdmin {
     }
 
     pub(super) async fn forget_set(&self, request: ForgetSetRequest) -> Result<ForgetSetResponse, Status> {
-        self.check_leads()?;
+        self.linearize().await?;
         self.check_name(&request.name)?;
         let (set, required) = (SetId(request.forget_id), Required::new(request.dry_run, request.plan));
         if self.read(|state, _| state.rules)? < Rules::Eight {
