@@ -82,8 +82,14 @@ pub(crate) fn parse_batch<'a>(
 ) -> (usize, BatchEnd<'a>) {
     let mut at = 0;
     while items.len() < most {
+        let bytes = plain_run(&input[at..], keys, most - items.len(), items);
+        if bytes > 0 {
+            *parser = Parser::default();
+            at += bytes;
+            continue;
+        }
         let rest = &input[at..];
-        let (increment, bytes) = match plain(rest, keys).or_else(|| short(rest, keys)) {
+        let (increment, bytes) = match short(rest, keys) {
             Some(parsed) => {
                 *parser = Parser::default();
                 parsed
@@ -115,12 +121,25 @@ pub(crate) fn keys_of(batch: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Parses an INCR in the form that nearly every client sends, and also returns its length in bytes. For commands in
-/// other forms, the caller uses the slower [`short`], and if this fails too, the [`Parser`].
-#[inline]
-fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Increment, usize)> {
-    let (key, rest) = sized(input.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$")?)?;
-    Some((keys.increment(key, Count::ONE)?, input.len() - rest.len()))
+/// Parses INCR commands in the form that nearly every client sends into `items`, at most `most` of them. Ends before the
+/// first command of another form, and before the first key of another kind than the items have: uids at first. Returns
+/// the length of the commands in bytes. For the command at which it ends, the caller uses the slower [`short`], and if
+/// this fails too, the [`Parser`].
+fn plain_run(input: &[u8], keys: Keys<'_>, most: usize, items: &mut Items) -> usize {
+    let mut left = input;
+    for _ in 0..most {
+        let Some((key, rest)) = left.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$").and_then(sized) else { break };
+        match (items.keys.is_empty(), keys.uid(key)) {
+            (true, Some(uid)) => items.uids.push(Ok(Item { uid, count: Count::ONE, epoch: Epoch(0) })),
+            (false, None) => match keys.keyed(key, Count::ONE) {
+                Some(item) => items.keys.push(item),
+                None => break,
+            },
+            _ => break,
+        }
+        left = rest;
+    }
+    input.len() - left.len()
 }
 
 /// Parses an INCR or INCRBY whose arguments each have less than a hundred bytes. Also returns the length of the command
