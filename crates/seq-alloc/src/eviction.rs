@@ -1,13 +1,12 @@
 //! Eviction of the counters of keys that no call has used for long, so that the memory of keys is bounded.
 //!
-//! A pass visits every bucket of this node once in [`AllocOptions::key_idle`](crate::AllocOptions). While the node or
-//! a bucket is crowded, a visit evicts the bucket's counters that no call has used since the visit before, so counters
-//! that were used within that time stay. The node is crowded if it has room for more than 90 % of the keys that it may
-//! have. If it had no room for a large bucket in this pass or the pass before, 45 % are enough.
+//! A round of evictions visits every bucket of this node once in [`AllocOptions::key_idle`](crate::AllocOptions). The
+//! rules by which a visit evicts counters are in [`seq_core::key_room`].
 
 use std::sync::Arc;
 
 use seq_core::SectionId;
+use seq_core::key_room::KeyBound;
 use tokio::time::{Instant, sleep_until};
 
 use crate::shared::Shared;
@@ -19,24 +18,21 @@ const TURNS: u32 = 600;
 /// Evicts until shutdown.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let idle = shared.config.options.key_idle;
-    let mut was_refused = false;
     loop {
         let began = Instant::now();
-        let mut is_refused = false;
         let buckets = shared.ownership.buckets();
         for (turn, buckets) in (1..).zip(buckets.chunks(buckets_a_turn(buckets.len()))) {
             tokio::select! {
                 () = shared.halt.shutdown().cancelled() => return,
                 () = sleep_until(began + idle * turn / TURNS) => {}
             }
-            is_refused |= shared.ownership.was_room_refused();
-            visit(&shared, buckets, was_refused || is_refused);
+            visit(&shared, buckets);
         }
         tokio::select! {
             () = shared.halt.shutdown().cancelled() => return,
             () = sleep_until(began + idle) => {}
         }
-        was_refused = is_refused;
+        shared.ownership.next_round();
     }
 }
 
@@ -45,13 +41,13 @@ fn buckets_a_turn(buckets: usize) -> usize {
     buckets.div_ceil(TURNS as usize).max(1)
 }
 
-/// Evicts counters of crowded buckets, or of all these buckets if the node is crowded.
-fn visit(shared: &Shared, buckets: &[SectionId], was_refused: bool) {
-    let most = shared.config.options.max_keys / if was_refused { 2 } else { 1 };
+/// Evicts counters of these buckets.
+fn visit(shared: &Shared, buckets: &[SectionId]) {
+    let bound = KeyBound { most: shared.config.options.max_keys };
     let began = Instant::now();
     let mut evicted = 0;
     for bucket in buckets {
-        evicted += shared.ownership.evict(*bucket, most);
+        evicted += shared.ownership.evict(*bucket, bound);
     }
     shared.counters.keys.evicted(evicted);
     if evicted > 0 {

@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 use seq_api::keys::{HashedKey, KeyedItem, KeyedItems};
 use seq_api::service::{Call, Item, ItemReply, Via};
 use seq_core::calls::UnknownAttempts;
+use seq_core::key_room::KeyBound;
 use seq_core::layout::address;
 use seq_core::{Refusal, SlotIndex};
 
-use crate::ownership::{NoRoom, Served, Serving};
+use crate::ownership::{Served, Serving};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 use crate::work::Work;
@@ -92,8 +93,9 @@ impl Shared {
     /// bucket, and otherwise its refusal.
     #[cold]
     pub(crate) fn make_room(&self, full: Served<'_>) -> Option<Refusal> {
-        let NoRoom = self.ownership.grow(full.owned(), self.config.options.max_keys).err()?;
-        Some(Refusal::KeysExhausted { section: full.owned().id })
+        let bound = KeyBound { most: self.config.options.max_keys };
+        let refused = self.ownership.grow(full.owned(), bound).is_err();
+        refused.then_some(Refusal::KeysExhausted { section: full.owned().id })
     }
 }
 

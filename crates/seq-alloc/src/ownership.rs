@@ -32,7 +32,6 @@ mod section;
 mod table;
 
 use keys::KeyRoom;
-pub(crate) use keys::NoRoom;
 use section::Numbers;
 pub(crate) use section::{OwnedSection, Served, Start};
 pub(crate) use table::Table;

@@ -38,6 +38,7 @@ pub mod directory;
 mod event_kinds;
 pub mod high_water;
 pub mod id;
+pub mod key_room;
 mod keyed;
 pub mod keyspace;
 pub mod lane_clock;

@@ -246,6 +246,8 @@ situations! {
     BucketGrown: "buckets that grew",
     /// Counters of a bucket were evicted.
     KeysEvicted: "evictions of counters",
+    /// A key without a counter was refused, because its bucket could not grow.
+    KeysRefused: "keys refused for want of room",
     /// A read of an absent key returned an upper bound.
     AbsentRead: "reads of absent keys",
     /// A caller named another bucket than that of its key.

@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use seq_core::key_room::KeyBound;
 use seq_core::keyspace::{Bucket, Hashing, KeyHash, Seed};
 use seq_core::layout::{Lanes, SectionRun};
 use seq_core::section::{Distance, Full, Keep, KeyedCopy, KeyedSection, Rebuilt};
@@ -41,7 +42,11 @@ const NAME: &str = "keys";
 /// The seed of the keyspace, and for [`Bug::OtherSeed`] the seed that some processes use instead.
 const SEEDS: [[u8; 16]; 2] = [[7; 16], [9; 16]];
 
-/// Mean time between two evictions of a process.
+/// Bound on the keys of a process. There is room for the first tables of both buckets, and for a larger one of one of
+/// them only after evictions.
+const BOUND: u64 = 20;
+
+/// Mean time between two rounds of evictions of a process.
 const EVICTION: u64 = 300 * MS;
 
 /// The keyspace of a world.
@@ -202,23 +207,35 @@ impl World {
         (key.digest == own.digest || self.bug == Some(Bug::OtherSeed)).then_some(At::Key(key.hash))
     }
 
-    /// Takes numbers for a call; `None` if the call has to wait.
-    pub(crate) fn take_at(&mut self, p: usize, call: &Call, owned: &Rc<Owned>, count: Count) -> Option<Take> {
-        let at = self.counter(p, call, owned)?;
-        owned.take(at, count).map_err(|Full| self.grow(p, owned)).ok()
+    /// Takes numbers for a call.
+    ///
+    /// # Errors
+    /// [`Refusal::KeysExhausted`], or `None` if the call has to wait.
+    pub(crate) fn take_at(
+        &mut self,
+        p: usize,
+        call: &Call,
+        owned: &Rc<Owned>,
+        count: Count,
+    ) -> Result<Take, Option<Refusal>> {
+        let at = self.counter(p, call, owned).ok_or(None)?;
+        owned.take(at, count).map_err(|Full| self.grow(p, owned))
     }
 
-    /// Advances the counter of a call; `None` if the call has to wait.
+    /// Advances the counter of a call.
+    ///
+    /// # Errors
+    /// As for [`World::take_at`].
     pub(crate) fn advance_at(
         &mut self,
         p: usize,
         call: &Call,
         owned: &Rc<Owned>,
         limit: AdvanceLimit,
-    ) -> Option<Advance> {
-        let Wish::Advance(to) = call.wish else { return None };
-        let at = self.counter(p, call, owned)?;
-        owned.advance(at, to, limit).map_err(|Full| self.grow(p, owned)).ok()
+    ) -> Result<Advance, Option<Refusal>> {
+        let Wish::Advance(to) = call.wish else { return Err(None) };
+        let at = self.counter(p, call, owned).ok_or(None)?;
+        owned.advance(at, to, limit).map_err(|Full| self.grow(p, owned))
     }
 
     /// Reads the counter of a call; `None` if the call has to wait.
@@ -233,12 +250,30 @@ impl World {
     }
 
     /// Replaces a bucket that has no room for another key, unless a handover or a release has frozen it, or is about to
-    /// freeze it: see `seq-alloc/src/ownership/keys.rs`.
-    fn grow(&mut self, p: usize, full: &Rc<Owned>) {
-        if self.is_replaceable(p, full) {
-            self.rebuild(p, full, Keep::All);
-            self.coverage.saw(Situation::BucketGrown);
+    /// freeze it: see `seq-alloc/src/ownership/keys.rs`. Returns a refusal if the bucket may not grow.
+    fn grow(&mut self, p: usize, full: &Rc<Owned>) -> Option<Refusal> {
+        if !self.is_replaceable(p, full) {
+            return None;
         }
+        if let Err(refusal) = self.key_bound().grow(full.keys()?.keys(), self.held(p)) {
+            self.procs[p].rounds.note(refusal);
+            self.coverage.saw(Situation::KeysRefused);
+            return Some(Refusal::KeysExhausted { section: full.id });
+        }
+        self.rebuild(p, full, Keep::All);
+        self.coverage.saw(Situation::BucketGrown);
+        None
+    }
+
+    /// Returns the bound on the keys of a process. In calm weather, in which no call may be refused, it is never
+    /// reached.
+    fn key_bound(&self) -> KeyBound {
+        KeyBound { most: if self.swarm.weather == Weather::Calm { u64::MAX } else { BOUND } }
+    }
+
+    /// Returns the number of keys for which the buckets of a process have room.
+    fn held(&self, p: usize) -> u64 {
+        self.procs[p].table.values().filter_map(|owned| Some(owned.keys()?.room() as u64)).sum()
     }
 
     fn is_replaceable(&self, p: usize, owned: &Rc<Owned>) -> bool {
@@ -247,8 +282,9 @@ impl World {
         is_current && (!process.owner.is_frozen(owned.id) || self.bug == Some(Bug::RebuildInHandover))
     }
 
-    /// Evicts the counters of a random bucket of process `p` that were not used since the last eviction, and schedules
-    /// the next eviction. There are no evictions in calm weather, in which numbers have no gaps.
+    /// Visits the buckets of process `p`, of which some evict the counters that were not used since the visit before, and
+    /// schedules the next round. In most rounds a random bucket evicts them although neither it nor the process is
+    /// crowded, because evictions must be safe at any time. There are no evictions in calm weather, in which numbers have no gaps.
     pub(crate) fn evict(&mut self, p: usize) {
         let wait = self.rng.below(2 * EVICTION);
         self.after(wait, Event::Step(p, Step::Evict));
@@ -257,10 +293,15 @@ impl World {
         if buckets.is_empty() || self.swarm.weather == Weather::Calm {
             return;
         }
-        let owned = buckets[self.rng.index(buckets.len())].clone();
-        if self.is_replaceable(p, &owned) {
-            self.rebuild(p, &owned, Keep::Recent);
+        let drawn = self.rng.index(buckets.len() + 1);
+        for (index, owned) in buckets.iter().enumerate() {
+            let keys = owned.keys().map_or(0, KeyedSection::keys);
+            let evicts = self.key_bound().evicts(keys, self.held(p), self.procs[p].rounds);
+            if (index == drawn || evicts) && self.is_replaceable(p, owned) {
+                self.rebuild(p, owned, Keep::Recent);
+            }
         }
+        self.procs[p].rounds.next();
     }
 
     /// Replaces a bucket by one that continues it under the same ownership.

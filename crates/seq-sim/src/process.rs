@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use seq_core::backoff::Backoff;
 use seq_core::high_water::{HighWater, Mark};
+use seq_core::key_room::Rounds;
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
 use seq_core::owner::{Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::raises::RaiseQueue;
@@ -85,6 +86,8 @@ pub(crate) struct Process {
     pub(crate) woken: bool,
     /// Whether a bucket was replaced since the pending calls were scheduled for another attempt.
     pub(crate) rebuilt: bool,
+    /// Rounds of evictions.
+    pub(crate) rounds: Rounds,
     /// Number of calls that have read the lease but not yet the table of owned sections, or that have read the table
     /// but not yet taken their number.
     pub(crate) in_call: u32,
@@ -139,6 +142,7 @@ impl Process {
             forwards: BTreeMap::new(),
             woken: false,
             rebuilt: false,
+            rounds: Rounds::default(),
             in_call: 0,
             cached_clock: Clocks::default(),
             staged: BTreeMap::new(),

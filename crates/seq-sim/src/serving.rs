@@ -258,10 +258,10 @@ impl World {
     fn serve(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>) -> Option<Reply> {
         let (call, epoch) = (&pending.call, owned.epoch);
         match call.wish {
-            Wish::Take(count) => {
-                let taken = self.take_at(p, call, owned, count)?;
-                self.taken(p, pending, owned, count, taken)
-            }
+            Wish::Take(count) => match self.take_at(p, call, owned, count) {
+                Ok(taken) => self.taken(p, pending, owned, count, taken),
+                Err(refusal) => refusal.map(|refusal| Reply::Refused { refusal, lost: 0 }),
+            },
             Wish::InLane(_) => self.allocate_in_lane(p, pending, owned),
             Wish::Advance(to) => self.advance(p, pending, owned, to),
             Wish::Read => self.read_at(p, call, owned).map(|mut reading| {
@@ -332,7 +332,10 @@ impl World {
     fn advance(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>, to: Target) -> Option<Reply> {
         let Call { uid, section, .. } = pending.call;
         let epoch = owned.epoch;
-        let mut advanced = self.advance_at(p, &pending.call, owned, FAR)?;
+        let mut advanced = match self.advance_at(p, &pending.call, owned, FAR) {
+            Ok(advanced) => advanced,
+            Err(refusal) => return refusal.map(|refusal| Reply::Refused { refusal, lost: 0 }),
+        };
         if let Advance::Done { ticket, .. } | Advance::AtCeiling { ticket } = &mut advanced
             && let Some(ticket) = ticket.take()
         {
