@@ -1,6 +1,7 @@
 //! Keys of keyspaces: every call, and an owner that dies while keys are numbered.
 
 use seq_core::limits::MAX_KEY_BYTES;
+use seq_testkit::eventually;
 use serde_json::json;
 
 use super::faults::assert_none_failed;
@@ -21,6 +22,9 @@ pub(super) fn basic(sdk: &Sdk) {
     // This client knows no keyspace when it is opened.
     let early = driver.open(&cluster.seeds());
     cluster.create_keyspace(KEYSPACE);
+    // An SDK may wait for a second between two fetches of routes.
+    let finds = || early.keyspace(KEYSPACE).current(Key::Text("early:conv:42")).ok();
+    eventually("the early client finds the keyspace", finds);
     for (client, prefix) in [(early, "early:"), (driver.open(&cluster.seeds()), "late:")] {
         numbers(client, &format!("{prefix}conv:42"));
         batches(client, prefix);

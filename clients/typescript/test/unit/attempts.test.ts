@@ -37,7 +37,7 @@ test("a request goes to the owner with the epoch and the version of its route", 
     const number = await world.clock.run(client.next(uid));
     assert.deepEqual([number.value, number.prev, number.epoch, number.lost], [1n, 0n, 1n, 0]);
     const { at: _, ...seen } = world.requests().at(-1) ?? assert.fail();
-    assert.deepEqual(seen, { addr, method: "Next", uids: [uid], epoch: 1n, routeVersion: 6n });
+    assert.deepEqual(seen, { addr, method: "Next", uids: [uid], keys: [], epoch: 1n, routeVersion: 6n });
   }
 });
 
