@@ -47,9 +47,8 @@ KINDS: list[tuple[type[BaseException], str]] = [
 """The kind of each error; a subclass before its base."""
 
 OPERATIONS = frozenset(
-    ("open", "next", "next_many", "current", "current_many", "advance", "burst", "cancel", "reload", "stats", "fork", "close")
-    + ("next_key", "next_keys", "current_key", "current_keys", "advance_key")
-)
+    "open next next_many current current_many advance next_key next_keys current_key current_keys advance_key".split()
+) | {"burst", "cancel", "reload", "stats", "fork", "close"}
 
 THREADS = 512
 """Most calls at a time of the client for threads."""

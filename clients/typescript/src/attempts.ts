@@ -228,7 +228,8 @@ export class Attempts {
 
   /** Handles an attempt whose time is over: another node is tried, unless the deadline of the call has passed. */
   async timedOut(item: bigint | undefined, addr: string, sent: boolean, failure: Failure): Promise<void> {
-    if (this.call.remaining <= LEAST_ATTEMPT_MS || !this.#hasOther(addr)) {
+    // A node that could have served when the attempt began may be suspect now. Then the same node is tried again.
+    if (this.call.remaining <= LEAST_ATTEMPT_MS) {
       this.addLost(sent ? 1 : 0);
       throw new DeadlineExceeded(this.#sent());
     }

@@ -225,6 +225,22 @@ test("a call to nodes that cannot be reached fails with their error", async () =
   assert.ok(error.attempts > 3);
 });
 
+test("a call goes on after its attempt timed out while every other node became suspect", async () => {
+  for (const coalesce of [false, true]) {
+    const world = new World();
+    const client = await world.open({ coalesce });
+    world.hung.add(NODE_1);
+    const call = client.next(1n);
+    // The attempt ends at a third of the deadline, because at its start the other node could have served.
+    await world.clock.advance(1_500);
+    world.shared?.suspects.add(NODE_2);
+    world.down.add(NODE_2);
+    world.hung.delete(NODE_1);
+    const { value, lost } = await world.clock.run(call);
+    assert.deepEqual([value, lost], [1n, 1]);
+  }
+});
+
 test("a node that hangs costs a third of the deadline, and is suspect then", async () => {
   const world = new World();
   const client = await world.open({ coalesce: false });
