@@ -47,8 +47,10 @@ KINDS: list[tuple[type[BaseException], str]] = [
 """The kind of each error; a subclass before its base."""
 
 OPERATIONS = frozenset(
-    "open next next_many current current_many advance next_key next_keys current_key current_keys advance_key".split()
-) | {"burst", "cancel", "reload", "stats", "fork", "close"}
+    ("open", "next", "next_many", "current", "current_many", "advance", "burst", "cancel", "reload", "stats", "fork", "close")
+)
+
+OPERATIONS_OF_KEYS = frozenset(("next_key", "next_keys", "current_key", "current_keys", "advance_key"))
 
 THREADS = 512
 """Most calls at a time of the client for threads."""
@@ -155,7 +157,7 @@ class Driver:
 
     async def _respond(self, request: Json) -> None:
         try:
-            if request["op"] not in OPERATIONS:
+            if request["op"] not in OPERATIONS | OPERATIONS_OF_KEYS:
                 raise UnsupportedError(f"this driver has no op {request['op']!r}")
             if request["op"] != "open" and request["client"] not in self._clients:
                 raise seqsvr.ClientClosed
