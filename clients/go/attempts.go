@@ -48,6 +48,8 @@ type attempts struct {
 	limit    time.Duration
 	// reads is whether the call changes no counter.
 	reads bool
+	// keyspace is that of a call for keys, whose items are in the sections of their buckets; nil for a call for uids.
+	keyspace *routes.Keyspace
 
 	made int
 	// lost is the number of attempts with unknown outcome, each of which may have changed a counter.
@@ -71,7 +73,7 @@ type target struct {
 	rpc.Target
 	set          *routes.Set
 	routeVersion wire.Optional
-	// epoch is the newest known epoch of the uid's section.
+	// epoch is the newest known epoch of the item's section.
 	epoch uint64
 	// hasOther is whether another node could serve the request.
 	hasOther bool
@@ -197,12 +199,21 @@ func (t *attempts) startAttempt(ctx *context.Context, addr string, set *routes.S
 	}
 }
 
-// target returns the node to which the next attempt for a uid is sent.
-func (t *attempts) target(uid uint64) (target, *Error) {
+// routeOf returns the route of an item, which is a uid, or the section of a key's bucket in a call for keys; false if
+// the uid is in no known cluster.
+func (t *attempts) routeOf(directory *routes.Directory, item uint64) (routes.Route, bool) {
+	if t.keyspace != nil {
+		return directory.BucketRoute(t.keyspace.Home, item), true
+	}
+	return directory.Route(item)
+}
+
+// target returns the node to which the next attempt for an item is sent.
+func (t *attempts) target(item uint64) (target, *Error) {
 	directory := t.c.routes.Load()
-	route, ok := directory.Route(uid)
+	route, ok := t.routeOf(directory, item)
 	if !ok {
-		return target{}, errOutside(uid)
+		return target{}, errOutside(item)
 	}
 	t.sendBy(directory, route)
 	set, via := directory.Set(route.Set), directory.Set(route.Set)
@@ -216,9 +227,9 @@ func (t *attempts) target(uid uint64) (target, *Error) {
 		}
 	}
 	if addr == "" {
-		return target{}, t.errSetUnavailable(&uid, set.ID, nil)
+		return target{}, t.errSetUnavailable(&item, set.ID, nil)
 	}
-	return t.targetAt(&uid, addr, via, route.Epoch)
+	return t.targetAt(&item, addr, via, route.Epoch)
 }
 
 // targetOfIDs returns the node to which the next attempt for ids is sent: of the set home, or of another set while no
@@ -243,13 +254,13 @@ func (t *attempts) targetOfIDs(home routes.SetIndex) (target, *Error) {
 	return t.targetAt(nil, addr, set, 0)
 }
 
-func (t *attempts) targetAt(uid *uint64, addr string, set *routes.Set, epoch uint64) (target, *Error) {
+func (t *attempts) targetAt(item *uint64, addr string, set *routes.Set, epoch uint64) (target, *Error) {
 	to, err := t.c.pool.Target(addr)
 	if err != nil {
 		if e := t.interrupted(); e != nil {
 			return target{}, e
 		}
-		return target{}, t.errUnreachable(uid, addr, err)
+		return target{}, t.errUnreachable(item, addr, err)
 	}
 	return target{
 		Target: to, set: set, epoch: epoch,

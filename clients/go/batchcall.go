@@ -17,7 +17,7 @@ import (
 // sets, and no node of one of them can be reached, its items fail with [KindSetUnavailable] without retries, so the call
 // does not wait for them.
 func (c *Client) NextMany(ctx context.Context, uids []uint64) ([]AllocationResult, error) {
-	return runBatch(c, ctx, "NextMany", uids, nil, nextMany{}, false)
+	return runUIDs(c, ctx, "NextMany", itemList{items: uids}, nextMany{}, false)
 }
 
 // NextManyN allocates Count numbers for each item, otherwise as [Client.NextMany]. Each count is 1 to [MaxCount]; if one
@@ -30,15 +30,15 @@ func (c *Client) NextManyN(ctx context.Context, items []Item) ([]AllocationResul
 		}
 		uids[i], counts[i] = item.UID, item.Count
 	}
-	return runBatch(c, ctx, "NextMany", uids, counts, nextMany{}, false)
+	return runUIDs(c, ctx, "NextMany", itemList{items: uids, counts: counts}, nextMany{}, false)
 }
 
 // CurrentMany reads the last number of each uid, otherwise as [Client.NextMany]. It changes no counter.
 func (c *Client) CurrentMany(ctx context.Context, uids []uint64) ([]CurrentResult, error) {
-	return runBatch(c, ctx, "CurrentMany", uids, nil, currentMany{}, true)
+	return runUIDs(c, ctx, "CurrentMany", itemList{items: uids}, currentMany{}, true)
 }
 
-// batchMethod is a method for many uids, with results of type R.
+// batchMethod is a method for many items, with results of type R.
 type batchMethod[R any] interface {
 	// send makes one attempt with the items.
 	send(t *attempts, to target, items *group, epochs []uint64) (batchResponse[R], error, bool)
@@ -63,18 +63,25 @@ const wrongLengths = "lists of other lengths than the request's"
 type nextMany struct{}
 
 func (nextMany) send(t *attempts, to target, g *group, epochs []uint64) (batchResponse[AllocationResult], error, bool) {
+	request := &wire.NextManyRequest{UIDs: g.items, Counts: g.counts, RouteVersion: to.routeVersion, KnownEpochs: epochs}
+	return sendNextMany(t, to, g, "SequenceService/NextMany", request)
+}
+
+// sendNextMany makes one attempt with a request for numbers of many items.
+func sendNextMany(
+	t *attempts, to target, g *group, method string, request wire.Message,
+) (batchResponse[AllocationResult], error, bool) {
 	var data wire.NextManyResponse
-	request := &wire.NextManyRequest{UIDs: g.uids, Counts: g.counts, RouteVersion: to.routeVersion, KnownEpochs: epochs}
-	failed, isLate := t.attempt(to, "SequenceService/NextMany", request, &data)
+	failed, isLate := t.attempt(to, method, request, &data)
 	if failed != nil {
 		return batchResponse[AllocationResult]{}, failed, isLate
 	}
 	response := batchResponse[AllocationResult]{errors: data.Errors, routes: data.Routes}
-	if n := len(g.uids); len(data.Values) != n || len(data.Prevs) != n || len(data.Epochs) != n {
+	if n := len(g.items); len(data.Values) != n || len(data.Prevs) != n || len(data.Epochs) != n {
 		response.invalid = wrongLengths
 		return response, nil, false
 	}
-	response.results = make([]AllocationResult, len(g.uids))
+	response.results = make([]AllocationResult, len(g.items))
 	for i := range response.results {
 		count := uint32(1)
 		if g.counts != nil {
@@ -106,18 +113,25 @@ func (nextMany) addLost(result *AllocationResult, lost int) { result.Lost += uin
 type currentMany struct{}
 
 func (currentMany) send(t *attempts, to target, g *group, epochs []uint64) (batchResponse[CurrentResult], error, bool) {
+	request := &wire.CurrentManyRequest{UIDs: g.items, RouteVersion: to.routeVersion, KnownEpochs: epochs}
+	return sendCurrentMany(t, to, g, "SequenceService/CurrentMany", request)
+}
+
+// sendCurrentMany makes one attempt with a request for the last numbers of many items.
+func sendCurrentMany(
+	t *attempts, to target, g *group, method string, request wire.Message,
+) (batchResponse[CurrentResult], error, bool) {
 	var data wire.CurrentManyResponse
-	request := &wire.CurrentManyRequest{UIDs: g.uids, RouteVersion: to.routeVersion, KnownEpochs: epochs}
-	failed, isLate := t.attempt(to, "SequenceService/CurrentMany", request, &data)
+	failed, isLate := t.attempt(to, method, request, &data)
 	if failed != nil {
 		return batchResponse[CurrentResult]{}, failed, isLate
 	}
 	response := batchResponse[CurrentResult]{errors: data.Errors, routes: data.Routes}
-	if n := len(g.uids); len(data.Values) != n || len(data.Exactness) != n || len(data.Epochs) != n {
+	if n := len(g.items); len(data.Values) != n || len(data.Exactness) != n || len(data.Epochs) != n {
 		response.invalid = wrongLengths
 		return response, nil, false
 	}
-	response.results = make([]CurrentResult, len(g.uids))
+	response.results = make([]CurrentResult, len(g.items))
 	for i := range response.results {
 		current, bad := checkedCurrent(to.Addr, data.Values[i], data.Exactness[i], data.Epochs[i])
 		if bad != nil {
@@ -138,11 +152,56 @@ func (currentMany) err(result *CurrentResult) *Error { return asError(result.Err
 
 func (currentMany) addLost(*CurrentResult, int) {}
 
-// group has items with the same destination, in the order of the call.
-type group struct {
-	uids []uint64
+// itemList has the items of a call for many uids or keys.
+type itemList struct {
+	// items are as in [attempts.routeOf].
+	items []uint64
+	// keys are those of the items; nil for uids.
+	keys []string
 	// counts of the items; nil if each requests one number.
 	counts []uint32
+}
+
+// add adds the item at a place of another list.
+func (l *itemList) add(from *itemList, place int) {
+	l.items = append(l.items, from.items[place])
+	if from.keys != nil {
+		l.keys = append(l.keys, from.keys[place])
+	}
+	if from.counts != nil {
+		l.counts = append(l.counts, from.counts[place])
+	}
+}
+
+// part returns the items from..to, which are not copied.
+func (l *itemList) part(from, to int) itemList {
+	part := itemList{items: l.items[from:to]}
+	if l.keys != nil {
+		part.keys = l.keys[from:to]
+	}
+	if l.counts != nil {
+		part.counts = l.counts[from:to]
+	}
+	return part
+}
+
+// fitting returns the end of the items from a place on that fit into one request.
+func (l *itemList) fitting(from int) int {
+	to := min(from+maxItems, len(l.items))
+	if l.keys != nil {
+		size := 0
+		for at := from; at < to; at++ {
+			if size += len(l.keys[at]); size > maxKeysBytes {
+				return at
+			}
+		}
+	}
+	return to
+}
+
+// group has items with the same destination, in the order of the call.
+type group struct {
+	itemList
 	// indexes of the items in the call.
 	indexes []int
 	set     routes.SetIndex
@@ -153,29 +212,22 @@ type group struct {
 func (g *group) part(places []int) *group {
 	part := &group{set: g.set, owner: g.owner}
 	for _, place := range places {
-		part.add(g.uids[place], g.counts, place, g.indexes[place])
+		part.add(&g.itemList, place)
+		part.indexes = append(part.indexes, g.indexes[place])
 	}
 	return part
 }
 
-func (g *group) add(uid uint64, counts []uint32, place, index int) {
-	g.uids = append(g.uids, uid)
-	if counts != nil {
-		g.counts = append(g.counts, counts[place])
-	}
-	g.indexes = append(g.indexes, index)
-}
-
-// plan divides the items of a call into groups, one for each owner. All items of a uid are in the same group. outside
-// has the indexes of the items that are in no known set.
-func plan(directory *routes.Directory, uids []uint64, counts []uint32) (groups []*group, outside []int) {
+// plan divides the items of a call into groups, one for each owner. All items of a uid or key are in the same group.
+// outside has the indexes of the items that are in no known set.
+func (t *attempts) plan(of *itemList) (groups []*group, outside []int) {
 	type destination struct {
 		set   routes.SetIndex
 		owner uint32
 	}
-	known := map[destination]*group{}
-	for i, uid := range uids {
-		route, ok := directory.Route(uid)
+	directory, known := t.c.routes.Load(), map[destination]*group{}
+	for i, item := range of.items {
+		route, ok := t.routeOf(directory, item)
 		if !ok {
 			outside = append(outside, i)
 			continue
@@ -187,34 +239,41 @@ func plan(directory *routes.Directory, uids []uint64, counts []uint32) (groups [
 			known[to] = g
 			groups = append(groups, g)
 		}
-		g.add(uid, counts, i, i)
+		g.add(of, i)
+		g.indexes = append(g.indexes, i)
 	}
 	return groups, outside
 }
 
-// runBatch makes a call for many uids.
-func runBatch[R any](
-	c *Client, ctx context.Context, name string, uids []uint64, counts []uint32, method batchMethod[R], reads bool,
+// runUIDs makes a call for many uids.
+func runUIDs[R any](
+	c *Client, ctx context.Context, name string, of itemList, method batchMethod[R], reads bool,
 ) ([]R, error) {
-	if len(uids) == 0 {
+	if len(of.items) == 0 {
 		return []R{}, nil
 	}
-	t, failed := c.begin(ctx, name, len(uids))
+	t, failed := c.begin(ctx, name, len(of.items))
 	if failed != nil {
 		return nil, failed
 	}
 	t.reads = reads
-	groups, outside := plan(c.routes.Load(), uids, counts)
+	results, failed := runBatch(t, of, method)
+	return finish(t, results, failed)
+}
+
+// runBatch makes the attempts of a call for many items.
+func runBatch[R any](t *attempts, of itemList, method batchMethod[R]) ([]R, *Error) {
+	groups, outside := t.plan(&of)
 	if len(outside) > 0 {
 		t.refresh()
-		groups, outside = plan(c.routes.Load(), uids, counts)
+		groups, outside = t.plan(&of)
 	}
 	for _, g := range groups {
 		t.failsFast = t.failsFast || g.set != groups[0].set
 	}
-	results := make([]R, len(uids))
+	results := make([]R, len(of.items))
 	for _, i := range outside {
-		results[i] = method.failure(errOutside(uids[i]))
+		results[i] = method.failure(errOutside(of.items[i]))
 	}
 	var running sync.WaitGroup
 	states := make([]attempts, len(groups))
@@ -236,7 +295,7 @@ func runBatch[R any](
 	for i := range states {
 		t.made, t.lost = max(t.made, states[i].made), t.lost+states[i].lost
 	}
-	return finish(t, results, batchError(method, results))
+	return results, batchError(method, results)
 }
 
 // batchError returns the error of a call in which no item got a response, which is that of the first item; nil if an

@@ -11,12 +11,9 @@ import (
 // are processed in order. It writes their results.
 func sendGroup[R any](t *attempts, g *group, method batchMethod[R], results []R) {
 	start := *t
-	for from := 0; from < len(g.uids); from += maxItems {
-		to := min(from+maxItems, len(g.uids))
-		chunk := &group{uids: g.uids[from:to], indexes: g.indexes[from:to], set: g.set, owner: g.owner}
-		if g.counts != nil {
-			chunk.counts = g.counts[from:to]
-		}
+	for from, to := 0, 0; from < len(g.items); from = to {
+		to = g.fitting(from)
+		chunk := &group{itemList: g.itemList.part(from, to), indexes: g.indexes[from:to], set: g.set, owner: g.owner}
 		each := start
 		sender := &batchSender[R]{method: method, results: results, unknown: map[int]int{}}
 		sender.send(&each, chunk)
@@ -65,26 +62,26 @@ type retryItems struct {
 // send sends items in one request, and those that are to be retried again, in one request for each set, because any node
 // of a set forwards items to their owners.
 func (s *batchSender[R]) send(t *attempts, g *group) {
-	to, err := t.target(g.uids[0])
+	to, err := t.target(g.items[0])
 	if err != nil {
 		s.fail(g, err)
 		return
 	}
 	directory := t.c.routes.Load()
-	epochs := make([]uint64, len(g.uids))
-	for i, uid := range g.uids {
-		route, _ := directory.Route(uid)
+	epochs := make([]uint64, len(g.items))
+	for i, item := range g.items {
+		route, _ := t.routeOf(directory, item)
 		epochs[i] = route.Epoch
 	}
 	response, failed, isLate := s.method.send(t, to, g, epochs)
 	if failed != nil {
-		if err := t.prepareRetry(&g.uids[0], to.Addr, failed, isLate); err != nil {
+		if err := t.prepareRetry(&g.items[0], to.Addr, failed, isLate); err != nil {
 			s.fail(g, err)
 			return
 		}
 		again := retryGroups{}
-		for place, uid := range g.uids {
-			route, _ := t.c.routes.Load().Route(uid)
+		for place, item := range g.items {
+			route, _ := t.routeOf(t.c.routes.Load(), item)
 			// The backoff is over already.
 			again.add(retryGroup{set: route.Set, moved: true}, place, nil)
 		}
@@ -97,8 +94,8 @@ func (s *batchSender[R]) send(t *attempts, g *group) {
 
 // read writes the results of a response, and returns the items to send again.
 func (s *batchSender[R]) read(t *attempts, to target, g *group, response batchResponse[R], epochs []uint64) retryGroups {
-	for _, item := range response.errors {
-		if int(item.Index) >= len(g.uids) {
+	for _, refusal := range response.errors {
+		if int(refusal.Index) >= len(g.items) {
 			response.invalid = "an error of an item that was not sent"
 		}
 	}
@@ -113,13 +110,14 @@ func (s *batchSender[R]) read(t *attempts, to target, g *group, response batchRe
 	var retries []retry
 	moved := false
 	for i := range response.errors {
-		item := &response.errors[i]
-		place := int(item.Index)
-		found := t.classify(t.errItem(g.uids[place], item), named{item.SetID, item.Since}, epochs[place])
+		refusal := &response.errors[i]
+		place := int(refusal.Index)
+		item := g.items[place]
+		found := t.classify(&item, t.errItem(item, refusal), named{refusal.SetID, refusal.Since}, epochs[place])
 		if found.err.Retryable && !t.isFinal(found.err) {
 			retries = append(retries, retry{place, found})
 			moved = moved || found.moved
-			if isOutcomeUnknown(item.Reason) {
+			if isOutcomeUnknown(refusal.Reason) {
 				s.addUnknown(g.indexes[place])
 			}
 		}
@@ -138,7 +136,7 @@ func (s *batchSender[R]) read(t *attempts, to target, g *group, response batchRe
 	// The sets are those after the response's routes and all its statements about moved sections were adopted.
 	again := retryGroups{}
 	for _, retry := range retries {
-		route, _ := t.c.routes.Load().Route(g.uids[retry.place])
+		route, _ := t.routeOf(t.c.routes.Load(), g.items[retry.place])
 		key := retryGroup{route.Set, retry.found.charged, retry.found.hasCharged, retry.found.moved}
 		again.add(key, retry.place, retry.found.err)
 	}
@@ -188,7 +186,7 @@ func (s *batchSender[R]) fail(g *group, err *Error) {
 	for place, index := range g.indexes {
 		copied := *err
 		if copied.HasUID || copied.Kind == KindUIDOutside {
-			copied.UID, copied.HasUID = g.uids[place], true
+			copied.UID, copied.HasUID = g.items[place], true
 		}
 		s.set(index, s.method.failure(&copied))
 	}

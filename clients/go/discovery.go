@@ -167,8 +167,8 @@ func (c *Client) getRoutes(ctx context.Context, addr string, known uint64) (*wir
 
 // refreshIfOutside fetches routes from the seeds again if a uid is in no known set, because the cluster may have new
 // ones.
-func (t *attempts) refreshIfOutside(uid uint64) {
-	if _, ok := t.c.routes.Load().Route(uid); !ok {
+func (t *attempts) refreshIfOutside(item uint64) {
+	if _, ok := t.routeOf(t.c.routes.Load(), item); !ok {
 		t.refresh()
 	}
 }

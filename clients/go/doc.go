@@ -12,6 +12,8 @@
 //	defer c.Close()
 //	n, err := c.Next(ctx, 42) // n.Value, and n.Prev, the number before it
 //
+// [Client.Series] has unique ids, and [Client.Keyspace] numbers keys of any bytes in place of uids.
+//
 // # Errors
 //
 // Every error is an [*Error]. It states whether the same call can succeed later, and whether numbers may have been

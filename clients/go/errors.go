@@ -74,7 +74,7 @@ type Error struct {
 	Code Code
 	// Message is a description for humans.
 	Message string
-	// UID is the requested uid, if HasUID is true. A call for ids has none.
+	// UID is the requested uid, if HasUID is true. A call for ids or keys has none.
 	UID    uint64
 	HasUID bool
 	// SetID and SetName are the set that could not be reached; 0 and empty if unknown.

@@ -101,6 +101,29 @@ func ExampleClient_Series() {
 	_, _ = c.Series("media").Lane(1341).Next(ctx)
 }
 
+func ExampleClient_Keyspace() {
+	var (
+		ctx context.Context
+		c   *seqsvr.Client
+	)
+	// The messages of a conversation, which has a text as its name.
+	conversations := c.Keyspace("main")
+	message, err := conversations.Next(ctx, "conv:8f3a")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(message.Value, "after", message.Prev)
+	// Keys are any bytes.
+	var id [16]byte
+	results, err := conversations.NextMany(ctx, []string{"conv:42", string(id[:])})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, result := range results {
+		fmt.Println(result.Value, result.Err)
+	}
+}
+
 func ExampleClient_Shutdown() {
 	var c *seqsvr.Client
 	// At the end of a process: calls in progress may complete for two seconds.

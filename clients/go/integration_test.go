@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -87,9 +88,11 @@ func asError(t testing.TB, err error) *seqsvr.Error {
 	return e
 }
 
-// load calls Next from several goroutines until it is stopped, and records the calls.
+// load takes numbers from several goroutines until it is stopped, and records the calls.
 type load struct {
-	t       testing.TB
+	t testing.TB
+	// next takes the next number of a uid, or of the key that stands for it.
+	next    func(ctx context.Context, uid uint64) (seqsvr.Allocation, error)
 	history order.History
 	began   time.Time
 	stop    atomic.Bool
@@ -101,13 +104,19 @@ type load struct {
 }
 
 func startLoad(t testing.TB, c *seqsvr.Client, uids []uint64, callers int) *load {
-	l := &load{t: t, began: time.Now(), calls: make([]atomic.Int64, cluster.UIDs)}
+	return startLoadOf(t, c.Next, uids, callers)
+}
+
+func startLoadOf(
+	t testing.TB, next func(ctx context.Context, uid uint64) (seqsvr.Allocation, error), uids []uint64, callers int,
+) *load {
+	l := &load{t: t, next: next, began: time.Now(), calls: make([]atomic.Int64, cluster.UIDs)}
 	for i := range callers {
 		l.running.Add(1)
 		go func() {
 			defer l.running.Done()
 			for n := i; !l.stop.Load(); n++ {
-				l.call(c, uids[n%len(uids)])
+				l.call(uids[n%len(uids)])
 			}
 		}()
 	}
@@ -115,11 +124,11 @@ func startLoad(t testing.TB, c *seqsvr.Client, uids []uint64, callers int) *load
 	return l
 }
 
-func (l *load) call(c *seqsvr.Client, uid uint64) {
+func (l *load) call(uid uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), cluster.Timeout)
 	defer cancel()
 	start := time.Since(l.began)
-	got, err := c.Next(ctx, uid)
+	got, err := l.next(ctx, uid)
 	end := time.Since(l.began)
 	if err != nil {
 		l.failed.Add(1)
@@ -226,6 +235,8 @@ func TestADevelopmentClusterServesEachMethod(t *testing.T) {
 	}
 	concurrent(t, c, ctx)
 	series(t, c, ctx)
+	cluster.Run(t, os.Environ(), "keyspace", "create", "main", "--yes", "--addr", "http://"+dev.Allocs[0])
+	keys(t, c, ctx)
 
 	// Ports of other servers are named.
 	for addr, text := range map[string]string{dev.Stores[0]: "it is a store", dev.HTTP: "no seed responded"} {
@@ -310,6 +321,57 @@ func series(t *testing.T, c *seqsvr.Client, ctx context.Context) {
 	segments.Close()
 }
 
+// keys takes numbers of keys of the keyspace main.
+func keys(t *testing.T, c *seqsvr.Client, ctx context.Context) {
+	t.Helper()
+	main, key := c.Keyspace("main"), "conv:42"
+	eventually(t, "the keyspace is served", func() error {
+		_, err := main.Current(ctx, key)
+		return err
+	})
+	first := must[seqsvr.Allocation](t)(main.Next(ctx, key))
+	if first.Value != 1 || first.Prev != 0 || first.Epoch == 0 || first.Lost != 0 {
+		t.Errorf("%+v", first)
+	}
+	if got := must[seqsvr.Allocation](t)(main.NextN(ctx, key, 3)); got.First() != 2 || got.Value != 4 || got.Prev != 1 {
+		t.Errorf("%+v", got)
+	}
+	if epoch := must[uint64](t)(main.Advance(ctx, key, 1000)); epoch == 0 {
+		t.Error("no epoch")
+	}
+	if got := must[seqsvr.Current](t)(main.Current(ctx, key)); got.Value != 1000 || !got.Exact {
+		t.Errorf("%+v", got)
+	}
+	_, past := main.Advance(ctx, key, 7)
+	if e := asError(t, past); e.Reason != seqsvr.ReasonAlreadyPast || e.Retryable || e.HasUID {
+		t.Errorf("%+v", e)
+	}
+	// Keys of any bytes, of all buckets, more of them than fit into a request, and one of them twice.
+	many := []string{"\xff\x00", " ", "\r\n", "ü", strings.Repeat("x", seqsvr.MaxKeyBytes)}
+	for i := range 20_000 {
+		many = append(many, fmt.Sprintf("many:%d", i))
+	}
+	many = append(many, many[0])
+	results := must[[]seqsvr.AllocationResult](t)(main.NextMany(ctx, many))
+	for i, result := range results {
+		if want := uint64(1 + i/(len(many)-1)); result.Err != nil || result.Value != want || result.Prev != want-1 {
+			t.Fatalf("item %d: %+v", i, result)
+		}
+	}
+	read := must[[]seqsvr.CurrentResult](t)(main.CurrentMany(ctx, []string{many[0], "ü", key, "none"}))
+	for i, want := range []uint64{2, 1, 1000, 0} {
+		if read[i].Err != nil || read[i].Value != want {
+			t.Errorf("item %d: %+v", i, read[i])
+		}
+	}
+	if _, err := c.Keyspace("tweets").Next(ctx, key); asError(t, err).Reason != seqsvr.ReasonUnknownKeyspace {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Series("main").Next(ctx); asError(t, err).Reason != seqsvr.ReasonUnknownSeries {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestUIDsThatAreNoDoubles(t *testing.T) {
 	t.Parallel()
 	const uid, to = 1<<53 + 1, 900_000_001
@@ -337,8 +399,39 @@ func TestUIDsThatAreNoDoubles(t *testing.T) {
 func TestAnOwnerIsKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	cl, c := start(t, cluster.Settings{})
+	killOwners(t, cl, oneOfEachSection(), c.Next)
+}
+
+func TestAnOwnerIsKilledWhileKeysAreNumbered(t *testing.T) {
+	t.Parallel()
+	cl, c := start(t, cluster.Settings{})
+	cl.Run(t, "keyspace", "create", "main", "--yes", "--addr", "http://"+cl.Admin)
+	main := c.Keyspace("main")
+	key := func(uid uint64) string { return fmt.Sprintf("conv:%d", uid) }
+	// The keys are in buckets of both owners.
 	uids := oneOfEachSection()
-	l := startLoad(t, c, uids, 8)
+	eventually(t, "each bucket is served", func() error {
+		var keys []string
+		for _, uid := range uids {
+			keys = append(keys, key(uid))
+		}
+		results, err := main.CurrentMany(testContext(t), keys)
+		for _, result := range results {
+			err = errors.Join(err, result.Err)
+		}
+		return err
+	})
+	killOwners(t, cl, uids, func(ctx context.Context, uid uint64) (seqsvr.Allocation, error) {
+		return main.Next(ctx, key(uid))
+	})
+}
+
+// killOwners kills one owner after the other while numbers are taken.
+func killOwners(
+	t *testing.T, cl *cluster.Cluster, uids []uint64, next func(context.Context, uint64) (seqsvr.Allocation, error),
+) {
+	t.Helper()
+	l := startLoadOf(t, next, uids, 8)
 	for _, name := range []string{"a1", "a2"} {
 		l.awaitAll("each section is served", uids, l.counts(), 5)
 		cl.Node(name).Kill()

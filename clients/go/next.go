@@ -93,14 +93,14 @@ type response[R any] interface {
 	wire.Message
 }
 
-// unary makes the attempts of a call for one uid with unary requests. read reads a response and returns its routes.
+// unary makes the attempts of a call for one item with unary requests. read reads a response and returns its routes.
 func unary[R any, P response[R]](
-	t *attempts, uid uint64, method string, request func(to target) wire.Message,
+	t *attempts, item uint64, method string, request func(to target) wire.Message,
 	read func(addr string, response P) (*wire.Routes, *Error),
 ) *Error {
-	t.refreshIfOutside(uid)
+	t.refreshIfOutside(item)
 	for {
-		to, err := t.target(uid)
+		to, err := t.target(item)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func unary[R any, P response[R]](
 			t.c.adopt(table, to.Addr)
 			return err
 		}
-		if err := t.prepareRetry(&uid, to.Addr, failed, isLate); err != nil {
+		if err := t.prepareRetry(&item, to.Addr, failed, isLate); err != nil {
 			return err
 		}
 	}

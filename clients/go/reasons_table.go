@@ -101,6 +101,13 @@ const (
 	// ReasonSetOutdated: A live AllocSvr is of a release that knows no series: upgrade it first. Or the store of
 	// another set does not know yet which set creates series: upgrade that store, or try again in a few seconds.
 	ReasonSetOutdated = "SET_OUTDATED"
+	// ReasonUnknownKeyspace: No keyspace has this name.
+	ReasonUnknownKeyspace = "UNKNOWN_KEYSPACE"
+	// ReasonKeySize: The key is empty or has too many bytes.
+	ReasonKeySize = "KEY_SIZE"
+	// ReasonKeysExhausted: The key has no counter yet, and the owner of its bucket has counters for as many keys
+	// as it may. Keys with a counter are served.
+	ReasonKeysExhausted = "KEYS_EXHAUSTED"
 	// ReasonMalformed: The message cannot be decoded.
 	ReasonMalformed = "MALFORMED"
 	// ReasonMessageTooLarge: The message has more bytes than allowed.

@@ -13,9 +13,14 @@ const (
 	MaxSeq = 1<<63 - 1
 	// maxItems is the limit on the items of one request. Larger batches are sent in several requests.
 	maxItems = 10_000
+	// MaxKeyBytes is the limit on the bytes of a key.
+	MaxKeyBytes = 512
+	// maxKeysBytes is the limit on the bytes of the keys of one request: half of the largest request of a server; the rest
+	// is for their lengths.
+	maxKeysBytes = 128 << 10
 )
 
-// Allocation has the numbers allocated for one uid: all numbers from First to Value. No other call gets any of them.
+// Allocation has the numbers allocated for one uid or key: all numbers from First to Value. No other call gets any of them.
 type Allocation struct {
 	// Value is the last of the numbers, 1 to 2^63-1. With a count of 1 it is the only one.
 	Value uint64 `json:"value,string"`

@@ -50,6 +50,8 @@ OPERATIONS = frozenset(
     ("open", "next", "next_many", "current", "current_many", "advance", "burst", "cancel", "reload", "stats", "fork", "close")
 )
 
+OPERATIONS_OF_KEYS = frozenset(("next_key", "next_keys", "current_key", "current_keys", "advance_key"))
+
 THREADS = 512
 """Most calls at a time of the client for threads."""
 
@@ -138,7 +140,7 @@ class Driver:
 
     async def run(self) -> None:
         """Executes the requests of stdin."""
-        features = ["stream", "advance", "tls", "token", "reload", "stats", "cancel" if self._is_async else "fork"]
+        features = ["stream", "advance", "tls", "token", "reload", "stats", "keys", "cancel" if self._is_async else "fork"]
         sdk = "python-asyncio" if self._is_async else "python"
         write({"hello": 1, "sdk": sdk, "version": seqsvr.__version__, "features": features})
         async for line in lines():
@@ -155,7 +157,7 @@ class Driver:
 
     async def _respond(self, request: Json) -> None:
         try:
-            if request["op"] not in OPERATIONS:
+            if request["op"] not in OPERATIONS | OPERATIONS_OF_KEYS:
                 raise UnsupportedError(f"this driver has no op {request['op']!r}")
             if request["op"] != "open" and request["client"] not in self._clients:
                 raise seqsvr.ClientClosed
@@ -194,6 +196,25 @@ class Driver:
     async def _advance(self, request: Json) -> Json:
         return {"epoch": str(await self._call(request, "advance", int(request["uid"]), int(request["to"])))}
 
+    async def _next_key(self, request: Json) -> Json:
+        return allocation(await self._call_keys(request, "next_n", key(request["key"]), request.get("count", 1)))
+
+    async def _next_keys(self, request: Json) -> Json:
+        of = keys(request)
+        results = await self._call_keys(request, "next_many", of, [request.get("count", 1)] * len(of))
+        return {"items": [item(result, allocation) for result in results]}
+
+    async def _current_key(self, request: Json) -> Json:
+        return current(await self._call_keys(request, "current", key(request["key"])))
+
+    async def _current_keys(self, request: Json) -> Json:
+        results = await self._call_keys(request, "current_many", keys(request))
+        return {"items": [item(result, current) for result in results]}
+
+    async def _advance_key(self, request: Json) -> Json:
+        epoch = await self._call_keys(request, "advance", key(request["key"]), int(request["to"]))
+        return {"epoch": str(epoch)}
+
     async def _burst(self, request: Json) -> Json:
         """Makes calls from several callers, each of which waits for its response before its next call."""
         draw = random.Random(int(request["seed"]))
@@ -207,7 +228,11 @@ class Driver:
             while not todo.empty():
                 call: Json = {"uid": str(uid := todo.get()), "start_ns": str(time.monotonic_ns())}
                 try:
-                    call["ok"] = allocation(await client.next(uid, **options))
+                    if (keyspace := request.get("keyspace")) is None:
+                        taken = await client.next(uid, **options)
+                    else:
+                        taken = await (await client.keyspace(keyspace, **options)).next(f"key:{uid}", **options)
+                    call["ok"] = allocation(taken)
                 except SeqError as error:
                     call["error"] = failure(error)
                 write({"id": request["id"], "call": {**call, "end_ns": str(time.monotonic_ns())}})
@@ -219,7 +244,11 @@ class Driver:
                 except Empty:
                     return
                 try:
-                    call["ok"] = allocation(client.next(uid, **options))
+                    if (keyspace := request.get("keyspace")) is None:
+                        taken = client.next(uid, **options)
+                    else:
+                        taken = client.keyspace(keyspace, **options).next(f"key:{uid}", **options)
+                    call["ok"] = allocation(taken)
                 except SeqError as error:
                     call["error"] = failure(error)
                 line = {"id": request["id"], "call": {**call, "end_ns": str(time.monotonic_ns())}}
@@ -269,6 +298,15 @@ class Driver:
     async def _call(self, request: Json, method: str, *args: Any) -> Any:
         return await self._clients[request["client"]].call(method, *args, **deadline(request))
 
+    async def _call_keys(self, request: Json, method: str, *args: Any) -> Any:
+        """Makes a call for keys, as `_call`."""
+        keyspace = await self._call(request, "keyspace", request["keyspace"])
+        function: Callable[..., Any] = getattr(keyspace, method)
+        options = deadline(request)
+        if self._is_async:
+            return await function(*args, **options)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: function(*args, **options))
+
 
 class ForkedError(SeqError):
     """The error of a call in a child."""
@@ -307,6 +345,16 @@ def deadline(request: Json) -> dict[str, float]:
 def uids(request: Json) -> list[int]:
     """The uids of a request."""
     return [int(uid) for uid in request["uids"]]
+
+
+def key(value: Any) -> str | bytes:
+    """A key: a text, or an object with the bytes in hex."""
+    return value if isinstance(value, str) else bytes.fromhex(value["hex"])
+
+
+def keys(request: Json) -> list[str | bytes]:
+    """The keys of a request."""
+    return [key(value) for value in request["keys"]]
 
 
 def item(result: Any, encode: Callable[[Any], Json]) -> Json:

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
+use seq_core::keyspace::BUCKETS;
 use seq_testkit::eventually;
 use serde_json::Value;
 
@@ -50,6 +51,8 @@ pub(crate) struct Cluster {
     pub(crate) allocs: Vec<Server>,
     pub(crate) set: String,
     shape: Shape,
+    /// Buckets of the keyspaces that were created.
+    buckets: u64,
     /// Last, so that the logs are still there when the servers are dropped.
     pub(crate) place: Place,
 }
@@ -78,7 +81,8 @@ impl Cluster {
             writeln!(settings, "[tenants]\nfile = \"{}\"", place.path("tenants.toml").display()).unwrap();
         }
         fs::write(place.path("settings.toml"), settings).unwrap();
-        let mut cluster = Cluster { proxies: Vec::new(), stores: Vec::new(), allocs: Vec::new(), set, shape, place };
+        let (proxies, stores, allocs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut cluster = Cluster { proxies, stores, allocs, set, shape, buckets: 0, place };
         cluster.stores = (0..shape.stores).map(|index| cluster.store(index)).collect();
         for index in 0..shape.allocs {
             if shape.proxies {
@@ -117,7 +121,7 @@ impl Cluster {
         self.allocs[usize::from(index)] = self.alloc(index);
     }
 
-    /// Waits until the sections are shared evenly among all allocators.
+    /// Waits until the sections are shared evenly among all allocators, of a cluster without keyspaces.
     pub(crate) fn wait_shared(&self) {
         let share = SECTIONS / u64::from(self.shape.allocs);
         eventually("each allocator owns its share of the sections", || {
@@ -125,6 +129,23 @@ impl Cluster {
             let total: u64 = sections.iter().sum();
             let is_shared = total == SECTIONS && sections.iter().all(|sections| *sections >= share);
             (is_shared && sections.len() == usize::from(self.shape.allocs)).then_some(())
+        });
+    }
+
+    /// Creates a keyspace, and waits until its buckets have owners.
+    pub(crate) fn create_keyspace(&mut self, name: &str) {
+        self.command(&["keyspace", "create", name, "--yes"]);
+        self.buckets += u64::from(BUCKETS);
+        self.wait_owning();
+    }
+
+    /// Waits until every section and bucket has an owner, and each allocator owns some.
+    pub(crate) fn wait_owning(&self) {
+        let total = SECTIONS + self.buckets;
+        eventually("each allocator owns sections", || {
+            let sections = self.sections();
+            let is_owning = sections.iter().sum::<u64>() == total && sections.iter().all(|sections| *sections > 0);
+            (is_owning && sections.len() == usize::from(self.shape.allocs)).then_some(())
         });
     }
 

@@ -22,8 +22,10 @@ use serde_json::{Value, json};
 use crate::history::History;
 
 mod client;
+mod keys;
 
 pub(crate) use client::{Burst, Client};
+pub(crate) use keys::Key;
 
 /// Time after the deadline of a call within which its response must be there. It is generous because the machine may
 /// be busy; no driver waits for it.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use seq_testkit::eventually;
+use serde_json::json;
 
 use crate::driver::{Burst, Client, now_ns};
 
@@ -15,12 +16,22 @@ const CALLS: u64 = 20;
 pub(crate) struct Load<'c> {
     client: Client<'c>,
     uids: &'c [u64],
+    /// The keyspace of the keys of the uids; `None` for the uids themselves.
+    keyspace: Option<&'c str>,
     stopping: AtomicBool,
 }
 
 /// Runs calls for random uids of `uids` while `fault` runs, which gets the load; returns when all calls have ended.
 pub(crate) fn during<'c>(client: Client<'c>, uids: &'c [u64], fault: impl FnOnce(&Load<'c>)) {
-    let load = Load { client, uids, stopping: AtomicBool::new(false) };
+    run(Load { client, uids, keyspace: None, stopping: AtomicBool::new(false) }, fault);
+}
+
+/// Works like [`during`], for the keys of the uids in a keyspace.
+pub(crate) fn of_keys<'c>(client: Client<'c>, keyspace: &'c str, uids: &'c [u64], fault: impl FnOnce(&Load<'c>)) {
+    run(Load { client, uids, keyspace: Some(keyspace), stopping: AtomicBool::new(false) }, fault);
+}
+
+fn run<'c>(load: Load<'c>, fault: impl FnOnce(&Load<'c>)) {
     std::thread::scope(|scope| {
         // The callers also end if the fault panics.
         let _stop = Stop(&load.stopping);
@@ -52,7 +63,8 @@ impl Load<'_> {
     fn run(&self) {
         let mut bursts: Vec<Burst<'_>> = Vec::new();
         while !self.stopping.load(Ordering::Relaxed) {
-            bursts.push(self.client.burst(self.uids, CALLS, CALLS));
+            let more = self.keyspace.map_or_else(|| json!({}), |keyspace| json!({"keyspace": keyspace}));
+            bursts.push(self.client.burst_with(self.uids, CALLS, CALLS, more));
             std::thread::park_timeout(INTERVAL);
             bursts.retain_mut(|burst| !burst.poll());
         }

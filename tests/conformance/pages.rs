@@ -12,7 +12,7 @@ const BEGIN: &str = "<!-- The rows; UPDATE_EXPECT=1 writes them. -->\n";
 const END: &str = "<!-- The end of the rows. -->\n";
 
 /// Features of a driver in the order of the columns in the README.
-const FEATURES: [&str; 7] = ["coalesce", "advance", "tls", "token", "reload", "cancel", "fork"];
+const FEATURES: [&str; 8] = ["coalesce", "advance", "tls", "token", "reload", "cancel", "fork", "keys"];
 
 /// Checks the pages against the rows and the greetings of the SDKs, except of an SDK that only a command names.
 ///

@@ -12,6 +12,7 @@ mod basics;
 mod cuts;
 mod errors;
 mod faults;
+mod keys;
 mod lifecycle;
 mod limits;
 mod releases;
@@ -158,6 +159,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("older-server", Tier::Full, &[], releases::older, Fault::Hidden, "a server that does not have the stream"),
     row("older-release", Tier::Full, &["older release"], releases::older_release, Fault::Hidden, "servers of the release before"),
     row("newer-server", Tier::Full, &[], releases::newer, Fault::Hidden, "responses with fields of a later release"),
+    row("keys-basic", Tier::Short, &["keys"], keys::basic, Fault::Hidden, "every call for keys: batches, bytes, wrong sizes, an unknown keyspace"),
+    row("keys-owner-dies", Tier::Short, &["keys"], keys::owner_dies, Fault::Hasty, "owners are killed while keys are numbered: no call fails"),
     row("64-bits", Tier::Short, &[], basics::bits, Fault::Double, "uids and numbers that no double has"),
     row("routing", Tier::Full, &[], limits::routing, Fault::Unrouted, "10,000 calls reach the owners directly: no node forwards"),
     row("coalescing", Tier::Full, &["coalesce"], limits::coalescing, Fault::Unshared, "256 callers share messages; no call waits for another"),

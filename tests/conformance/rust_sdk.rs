@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use crate::driver::now_ns;
 
 mod fault;
+mod keys;
 
 pub(crate) use fault::Fault;
 use fault::REPETITIONS;
@@ -29,7 +30,7 @@ use fault::REPETITIONS;
 /// Requests that are read before the driver takes them up. The runner sends at most some hundred at once.
 const QUEUE: usize = 1_024;
 
-const FEATURES: [&str; 7] = ["stream", "advance", "tls", "token", "reload", "cancel", "stats"];
+const FEATURES: [&str; 8] = ["stream", "advance", "tls", "token", "reload", "cancel", "stats", "keys"];
 
 /// The result of a request: the value of `ok`, or of `error`.
 type Answer = Result<Value, Value>;
@@ -172,6 +173,7 @@ impl Driver {
         let mut answer = call(client, op, request).await;
         match self.fault {
             Some(Fault::Hidden) if op == "next" => drop(client.next(digits(request, "uid")).await),
+            Some(Fault::Hidden) if op == "next_key" => drop(call(client, op, request).await),
             Some(Fault::Stubborn) => {
                 for _ in 0..REPETITIONS {
                     if answer.as_ref().err().is_some_and(|failed| failed["retryable"] == true) {
@@ -194,7 +196,13 @@ impl Driver {
         let one = |uid: u64| async move {
             let uid = uid.to_string();
             let start = now_ns();
-            let result = self.call(client, "next", &json!({"uid": uid})).await;
+            let result = match &request["keyspace"] {
+                Value::Null => self.call(client, "next", &json!({"uid": uid})).await,
+                keyspace => {
+                    let request = json!({"keyspace": keyspace, "key": format!("key:{uid}")});
+                    self.call(client, "next_key", &request).await
+                }
+            };
             let (start_ns, end_ns) = (start.to_string(), now_ns().to_string());
             let mut call = json!({"uid": uid, "start_ns": start_ns, "end_ns": end_ns});
             match result {
@@ -268,8 +276,7 @@ async fn open(request: &Value, fault: Option<Fault>) -> Result<Open, Value> {
 async fn call(client: &Client, op: &str, request: &Value) -> Answer {
     match op {
         "next" => {
-            let count = request["count"].as_u64().unwrap_or(1);
-            let result = client.next_n(digits(request, "uid"), u32::try_from(count).unwrap_or(u32::MAX)).await;
+            let result = client.next_n(digits(request, "uid"), count(request)).await;
             result.map(allocation).map_err(call_error)
         }
         "next_many" => {
@@ -293,8 +300,16 @@ async fn call(client: &Client, op: &str, request: &Value) -> Answer {
             let result = client.advance(digits(request, "uid"), digits(request, "to")).await;
             result.map(|epoch| json!({"epoch": epoch.to_string()})).map_err(call_error)
         }
+        "next_key" | "next_keys" | "current_key" | "current_keys" | "advance_key" => {
+            keys::call(client, op, request).await
+        }
         _ => Err(error("unsupported", op, (false, false))),
     }
+}
+
+/// Returns the count of numbers of each item.
+fn count(request: &Value) -> u32 {
+    u32::try_from(request["count"].as_u64().unwrap_or(1)).unwrap_or(u32::MAX)
 }
 
 fn allocation(given: Allocation) -> Value {

@@ -6,7 +6,16 @@
  */
 
 import { createInterface } from "node:readline";
-import { Allocation, type CallOptions, Client, type Current, SeqError, VERSION } from "../src/index.js";
+import {
+  Allocation,
+  type CallOptions,
+  Client,
+  type Current,
+  type Key,
+  type Keyspace,
+  SeqError,
+  VERSION,
+} from "../src/index.js";
 
 type Json = Record<string, unknown>;
 
@@ -16,6 +25,10 @@ interface Request {
   client: string;
   uid: string;
   uids: string[];
+  /** The keyspace of keys; of a burst, that of the keys of its uids. */
+  keyspace?: string;
+  key: JsonKey;
+  keys: JsonKey[];
   to: string;
   count?: number;
   counts?: number[];
@@ -30,6 +43,9 @@ interface Request {
   target: string;
   drain_ms?: number;
 }
+
+/** A key: a text, or its bytes in hex. */
+type JsonKey = string | { hex: string };
 
 /** Error of a request that this driver cannot execute. */
 class DriverError extends Error {
@@ -93,9 +109,43 @@ const OPS: Record<string, (request: Request, signal: AbortSignal) => Promise<Jso
     return { epoch: String(epoch) };
   },
 
+  async next_key(request, signal) {
+    const keyspace = await openedKeyspace(request);
+    return allocation(await keyspace.nextN(keyOf(request.key), request.count ?? 1, options(request, signal)));
+  },
+
+  async next_keys(request, signal) {
+    const keyspace = await openedKeyspace(request);
+    const counts = request.keys.map(() => request.count ?? 1);
+    const results = await keyspace.nextMany(request.keys.map(keyOf), counts, options(request, signal));
+    return { items: results.map((result) => item(result)) };
+  },
+
+  async current_key(request, signal) {
+    const keyspace = await openedKeyspace(request);
+    return { ...(await keyspace.current(keyOf(request.key), options(request, signal))).toJSON() };
+  },
+
+  async current_keys(request, signal) {
+    const keyspace = await openedKeyspace(request);
+    const results = await keyspace.currentMany(request.keys.map(keyOf), options(request, signal));
+    return { items: results.map((result) => item(result)) };
+  },
+
+  async advance_key(request, signal) {
+    const keyspace = await openedKeyspace(request);
+    const epoch = await keyspace.advance(keyOf(request.key), BigInt(request.to), options(request, signal));
+    return { epoch: String(epoch) };
+  },
+
   /** Makes calls from several callers, each of which waits for its response before its next call. */
   async burst(request, signal) {
     const client = await opened(request);
+    const keyspace = request.keyspace === undefined ? undefined : client.keyspace(request.keyspace);
+    const next = (uid: string) => {
+      const limits = options(request, signal);
+      return keyspace === undefined ? client.next(BigInt(uid), limits) : keyspace.next(`key:${uid}`, limits);
+    };
     const draw = generator(BigInt(request.seed));
     let left = request.calls;
     const caller = async () => {
@@ -103,7 +153,7 @@ const OPS: Record<string, (request: Request, signal: AbortSignal) => Promise<Jso
         left -= 1;
         const uid = request.uids[Number(draw() % BigInt(request.uids.length))] ?? "0";
         const start_ns = String(process.hrtime.bigint());
-        const result = await client.next(BigInt(uid), options(request, signal)).then(item, item);
+        const result = await next(uid).then(item, item);
         write({ id: request.id, call: { uid, start_ns, end_ns: String(process.hrtime.bigint()), ...result } });
       }
     };
@@ -143,6 +193,14 @@ async function opened({ client }: Request): Promise<Client> {
     throw new DriverError("closed", `there is no client ${client}`);
   }
   return await found;
+}
+
+async function openedKeyspace(request: Request): Promise<Keyspace> {
+  return (await opened(request)).keyspace(request.keyspace ?? "");
+}
+
+function keyOf(key: JsonKey): Key {
+  return typeof key === "string" ? key : Buffer.from(key.hex, "hex");
 }
 
 function options({ deadline_ms }: Request, signal: AbortSignal): CallOptions {
@@ -209,7 +267,7 @@ async function respond(request: Request): Promise<void> {
   write({ id: request.id, ...response });
 }
 
-const features = ["stream", "advance", "tls", "token", "reload", "cancel", "stats"];
+const features = ["stream", "advance", "tls", "token", "reload", "cancel", "stats", "keys"];
 write({ hello: 1, sdk: "typescript", version: VERSION, features });
 const requests: Promise<void>[] = [];
 for await (const line of createInterface({ input: process.stdin, crlfDelay: Number.POSITIVE_INFINITY })) {

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 const HERE = fileURLToPath(new URL("..", import.meta.url));
 const PROTO = process.env.PROTO ?? join(HERE, "../../proto");
 const OUT = join(HERE, "src/generated");
-const FILES = ["ids", "route", "sequence", "series"].map((name) => `seqsvr/v1/${name}`);
+const FILES = ["ids", "keys", "route", "sequence", "series"].map((name) => `seqsvr/v1/${name}`);
 
 /** Generates the files into a directory. */
 function generate(directory) {

@@ -10,6 +10,7 @@
 
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { Batcher } from "./batcher.js";
+import type { Space } from "./buckets.js";
 import { backoff } from "./budget.js";
 import { sleep } from "./clock.js";
 import { refreshFromOthers } from "./discovery.js";
@@ -46,7 +47,7 @@ export interface Target {
   addr: string;
   /** Version of the routes that the client has of the node's set. */
   routeVersion: bigint | undefined;
-  /** Newest known epoch of the uid's section. */
+  /** Newest known epoch of the item's section. */
   epoch: bigint;
 }
 
@@ -65,10 +66,12 @@ export interface Classified {
   charged: RouteSet | undefined;
 }
 
-/** The attempts for the items of a call that are sent together. */
+/** The attempts for the items of a call that are sent together. An item is a uid, or the section of a key's bucket. */
 export class Attempts {
   readonly call: Call;
   readonly shared: Shared;
+  /** The routes of the items. */
+  readonly space: Space;
   /** Number of attempts that were sent. */
   made = 0;
   /** Number of attempts with unknown outcome. */
@@ -80,14 +83,15 @@ export class Attempts {
   #followed = 0;
   readonly #isSuspect = (addr: string): boolean => this.shared.suspects.has(addr);
 
-  constructor(call: Call) {
+  constructor(call: Call, space: Space = call.shared.routes) {
     this.call = call;
     this.shared = call.shared;
+    this.space = space;
   }
 
   /** Returns a copy, with which some items are retried separately. The set `charged` pays for their next retry. */
   fork(charged: RouteSet | undefined): Attempts {
-    const fork = new Attempts(this.call);
+    const fork = new Attempts(this.call, this.space);
     fork.made = this.made;
     fork.lost = this.lost;
     fork.failsFast = this.failsFast;
@@ -98,11 +102,11 @@ export class Attempts {
     return fork;
   }
 
-  /** Returns the node of the next attempt for a uid. Throws the error of a uid without any. */
-  target(uid: bigint): Target {
-    const route = this.shared.routes.route(uid);
+  /** Returns the node of the next attempt for an item. Throws the error of an item without any. */
+  target(item: bigint): Target {
+    const route = this.space.route(item);
     if (route === undefined) {
-      throw new UidOutside(uid);
+      throw new UidOutside(item);
     }
     this.#begin(route);
     let { set } = route;
@@ -115,7 +119,7 @@ export class Attempts {
       }
     }
     if (addr === undefined) {
-      throw this.#setUnavailable(uid, route.set.id);
+      throw this.#setUnavailable(item, route.set.id);
     }
     return { addr, routeVersion: set.knownVersion(), epoch: route.epoch };
   }
@@ -147,9 +151,9 @@ export class Attempts {
     return { addr, batcher, target: { addr, routeVersion: route.set.knownVersion(), epoch: route.epoch } };
   }
 
-  /** Returns the newest known epoch of each uid's section. */
-  epochs(uids: readonly bigint[]): bigint[] {
-    return uids.map((uid) => this.shared.routes.route(uid)?.epoch ?? 0n);
+  /** Returns the newest known epoch of each item's section. */
+  epochs(items: readonly bigint[]): bigint[] {
+    return items.map((item) => this.space.route(item)?.epoch ?? 0n);
   }
 
   /**
@@ -189,9 +193,9 @@ export class Attempts {
 
   /**
    * Handles the failure of an attempt at `addr`, and waits for the backoff if the call has another attempt. Throws the
-   * error of the call otherwise. `uid` is `undefined` for a call for ids.
+   * error of the call otherwise. `item` is `undefined` for a call for ids.
    */
-  async prepareRetry(uid: bigint | undefined, addr: string, failure: Failure): Promise<void> {
+  async prepareRetry(item: bigint | undefined, addr: string, failure: Failure): Promise<void> {
     const sent = !failure.neverSent;
     switch (failure.kind) {
       case "aborted":
@@ -200,35 +204,36 @@ export class Attempts {
       case "invalid":
         throw new BadAnswer(addr, failure.message, this.made);
       case "timeout":
-        return await this.timedOut(uid, addr, sent, failure);
+        return await this.timedOut(item, addr, sent, failure);
       case "connection":
-        return await this.#retryAfterBreak(uid, addr, failure, sent);
+        return await this.#retryAfterBreak(item, addr, failure, sent);
       case "refusal":
         this.addLost(isOutcomeUnknown(failure.reason) ? 1 : 0);
-        return await this.#retryAfterRefusal(addr, this.#refused(uid, failure), failure);
+        return await this.#retryAfterRefusal(item, addr, this.#refused(item, failure), failure);
     }
   }
 
   /**
    * Does the same after the stream of the attempt has ended. `sent` is whether the node may have processed the call.
    */
-  async prepareStreamRetry(uid: bigint, addr: string, failure: Failure, sent: boolean): Promise<void> {
-    await (sent ? this.prepareRetry(uid, addr, failure) : this.#retryAfterBreak(uid, addr, failure, false));
+  async prepareStreamRetry(item: bigint, addr: string, failure: Failure, sent: boolean): Promise<void> {
+    await (sent ? this.prepareRetry(item, addr, failure) : this.#retryAfterBreak(item, addr, failure, false));
   }
 
   /** Does the same after a single item was refused in a response. */
-  async prepareItemRetry(uid: bigint, addr: string, item: ItemError): Promise<void> {
-    this.addLost(isOutcomeUnknown(item.reason) ? 1 : 0);
-    await this.#retryAfterRefusal(addr, this.refusedItem(uid, item), item);
+  async prepareItemRetry(item: bigint, addr: string, refusal: ItemError): Promise<void> {
+    this.addLost(isOutcomeUnknown(refusal.reason) ? 1 : 0);
+    await this.#retryAfterRefusal(item, addr, this.refusedItem(item, refusal), refusal);
   }
 
   /** Handles an attempt whose time is over: another node is tried, unless the deadline of the call has passed. */
-  async timedOut(uid: bigint | undefined, addr: string, sent: boolean, failure: Failure): Promise<void> {
-    if (this.call.remaining <= LEAST_ATTEMPT_MS || !this.#hasOther(addr)) {
+  async timedOut(item: bigint | undefined, addr: string, sent: boolean, failure: Failure): Promise<void> {
+    // A node that could have served when the attempt began may be suspect now. Then the same node is tried again.
+    if (this.call.remaining <= LEAST_ATTEMPT_MS) {
       this.addLost(sent ? 1 : 0);
       throw new DeadlineExceeded(this.#sent());
     }
-    await this.#retryAfterBreak(uid, addr, failure, sent);
+    await this.#retryAfterBreak(item, addr, failure, sent);
   }
 
   /** Returns the error of a call that was ended by its caller or by the client. */
@@ -243,14 +248,14 @@ export class Attempts {
   }
 
   /** Returns the error of a refused item of a response. */
-  refusedItem(uid: bigint, item: ItemError): Refused {
+  refusedItem(item: bigint, refusal: ItemError): Refused {
     return new Refused({
-      uid,
-      code: codeName(item.code),
-      reason: item.reason,
-      message: item.message,
-      retryAfterMs: item.retryAfterMs > 0 ? item.retryAfterMs : undefined,
-      mayHaveApplied: this.lost > 0 || isOutcomeUnknown(item.reason),
+      uid: this.#uid(item),
+      code: codeName(refusal.code),
+      reason: refusal.reason,
+      message: refusal.message,
+      retryAfterMs: refusal.retryAfterMs > 0 ? refusal.retryAfterMs : undefined,
+      mayHaveApplied: this.lost > 0 || isOutcomeUnknown(refusal.reason),
       attempts: this.made,
     });
   }
@@ -258,16 +263,16 @@ export class Attempts {
   /**
    * Classifies a refusal. Adopts the route in it if the section moved. `sentBy` is the epoch of the attempt's route.
    */
-  classify(refused: Refused, named: NamedSet, sentBy: bigint): Classified {
-    this.#suspectOwner(refused);
+  classify(item: bigint | undefined, refused: Refused, named: NamedSet, sentBy: bigint): Classified {
+    this.#suspectOwner(item, refused);
     if (refused.reason === "SET_UNAVAILABLE") {
       const charged = named.setId === undefined ? undefined : this.shared.routes.sets.get(named.setId);
-      const error = this.#setUnavailable(refused.uid, named.setId ?? 0n, refused);
+      const error = this.#setUnavailable(item, named.setId ?? 0n, refused);
       return { error, moved: false, charged };
     }
     let moved = false;
-    if (refused.reason === "MOVED" && refused.uid !== undefined && named.setId && named.since !== undefined) {
-      this.shared.routes.claim(refused.uid, named.setId, named.since);
+    if (refused.reason === "MOVED" && item !== undefined && named.setId && named.since !== undefined) {
+      this.space.claim(item, named.setId, named.since);
       moved = named.since > sentBy && this.#followed < MAX_FOLLOWED;
     }
     return { error: refused, moved, charged: undefined };
@@ -319,7 +324,7 @@ export class Attempts {
     this.call.sum.set = route.set.name;
   }
 
-  async #retryAfterBreak(uid: bigint | undefined, addr: string, failure: Failure, sent: boolean): Promise<void> {
+  async #retryAfterBreak(item: bigint | undefined, addr: string, failure: Failure, sent: boolean): Promise<void> {
     this.addLost(sent ? 1 : 0);
     if (!failure.isFromServer) {
       this.shared.suspects.add(addr);
@@ -328,11 +333,11 @@ export class Attempts {
     const down = this.#downSet();
     if (down !== undefined) {
       await refreshFromOthers(this.shared, down, this.call.signal);
-      if (this.#hasMoved(uid)) {
+      if (this.#hasMoved(item)) {
         this.#followed += 1;
         return;
       }
-      const error = this.#setUnavailable(uid, down.id);
+      const error = this.#setUnavailable(item, down.id);
       if (this.failsFast) {
         throw error;
       }
@@ -342,10 +347,10 @@ export class Attempts {
     await this.#retry(error, undefined, atOnce);
   }
 
-  async #retryAfterRefusal(addr: string, refused: Refused, named: NamedSet): Promise<void> {
+  async #retryAfterRefusal(item: bigint | undefined, addr: string, refused: Refused, named: NamedSet): Promise<void> {
     const atOnce = refused.reason === "SHUTTING_DOWN" && this.#exclude(addr);
     const sentBy = this.#route;
-    const { error, moved, charged } = this.classify(refused, named, sentBy?.epoch ?? 0n);
+    const { error, moved, charged } = this.classify(item, refused, named, sentBy?.epoch ?? 0n);
     if (moved) {
       this.#followed += 1;
       return;
@@ -398,34 +403,41 @@ export class Attempts {
   }
 
   /** Returns whether the newest routes show that the section moved to another set since the last attempt. */
-  #hasMoved(uid: bigint | undefined): boolean {
-    const now = uid === undefined ? undefined : this.shared.routes.route(uid);
+  #hasMoved(item: bigint | undefined): boolean {
+    const now = item === undefined ? undefined : this.space.route(item);
     const by = this.#route;
     const moved = now !== undefined && by !== undefined && now.set !== by.set && now.epoch > by.epoch;
     return moved && this.#followed < MAX_FOLLOWED;
   }
 
   /** Marks the owner as suspect if another node could not reach it: a direct request would probably fail too. */
-  #suspectOwner({ uid, reason }: Refused): void {
+  #suspectOwner(item: bigint | undefined, { reason }: Refused): void {
     if (reason !== "OWNER_TIMED_OUT" && reason !== "OWNER_CONNECTION_LOST" && reason !== "OWNER_UNREACHABLE") {
       return;
     }
-    const route = uid === undefined ? undefined : this.shared.routes.route(uid);
+    const route = item === undefined ? undefined : this.space.route(item);
     const owner = route?.set.nodes.get(route.owner);
     if (owner !== undefined) {
       this.shared.suspects.add(owner);
     }
   }
 
-  #refused(uid: bigint | undefined, failure: Failure): Refused {
+  /** Returns the uid that an error states: that of the item, unless it is of a key. */
+  #uid(item: bigint | undefined): bigint | undefined {
+    return this.space.hasUids ? item : undefined;
+  }
+
+  #refused(item: bigint | undefined, failure: Failure): Refused {
     const { code, reason, message, retryAfterMs, bound } = failure;
+    const uid = this.#uid(item);
     return new Refused({ uid, code, reason, message, retryAfterMs, bound, ...this.#sent() });
   }
 
-  #setUnavailable(uid: bigint | undefined, id: bigint, refused?: Refused): SetUnavailable {
+  #setUnavailable(item: bigint | undefined, id: bigint, refused?: Refused): SetUnavailable {
     const name = this.shared.routes.sets.get(id)?.name ?? "";
     const { mayHaveApplied, attempts } = refused ?? this.#sent();
-    return new SetUnavailable(uid, { id, name }, { mayHaveApplied, attempts, retryAfterMs: refused?.retryAfterMs });
+    const retryAfterMs = refused?.retryAfterMs;
+    return new SetUnavailable(this.#uid(item), { id, name }, { mayHaveApplied, attempts, retryAfterMs });
   }
 
   #sent(): { mayHaveApplied: boolean; attempts: number } {

@@ -4,8 +4,9 @@ import { Batcher } from "./batcher.js";
 import { sleep, systemClock } from "./clock.js";
 import { Connections } from "./connections.js";
 import { connect, refresh } from "./discovery.js";
-import { Cancelled, ClientClosed, CountOutOfRange, SeqError, UidOutside } from "./errors.js";
-import { MAX_COUNT } from "./limits.js";
+import { Cancelled, ClientClosed, SeqError, UidOutside } from "./errors.js";
+import { Keyspace } from "./keyspace.js";
+import { checkAdvance, checkCount, checkCounts } from "./limits.js";
 import { allocateMany, readMany } from "./many.js";
 import { type NextAllItem, nextAll } from "./next_all.js";
 import type { Stats } from "./observer.js";
@@ -26,9 +27,6 @@ import { Credentials } from "./tls.js";
 
 /** Default limit on the calls in flight of `nextAll`. */
 const DEFAULT_CONCURRENCY = 256;
-
-/** Largest number to which a uid is advanced. */
-const MAX_ADVANCE = 1n << 62n;
 
 /**
  * A handle on the sequence service. One client for each process is enough: it may make any number of calls at a time.
@@ -103,12 +101,7 @@ export class Client implements AsyncDisposable {
     options?: CallOptions,
   ): Promise<(Allocation | SeqError)[]> {
     uids.forEach(checkUid);
-    if (counts !== undefined && counts.length !== uids.length) {
-      throw new RangeError(`there are ${uids.length} uids, but ${counts.length} counts`);
-    }
-    counts?.forEach((count, index) => {
-      checkCount(uids[index], count);
-    });
+    checkCounts("uids", uids.length, counts, uids);
     if (uids.length === 0) {
       this.#checkOpen();
       return [];
@@ -174,12 +167,7 @@ export class Client implements AsyncDisposable {
    */
   async advance(uid: bigint, to: bigint, options?: CallOptions): Promise<bigint> {
     checkUid(uid);
-    if (typeof to !== "bigint") {
-      throw new TypeError(`the number to advance to is a bigint, not a ${typeof to}`);
-    }
-    if (to < 0n || to > MAX_ADVANCE) {
-      throw new RangeError(`a uid is advanced to a number in 0..=2^62, not ${to}`);
-    }
+    checkAdvance("uid", to);
     return await this.#run("advance", 1, options, (call) => advance(call, uid, to));
   }
 
@@ -192,6 +180,11 @@ export class Client implements AsyncDisposable {
       }
       return knownSeries((...args) => this.#run(...args), name, routes.series(name));
     });
+  }
+
+  /** Returns a handle of the keyspace of a name. Sends nothing; its calls find the keyspace. */
+  keyspace(name: string): Keyspace {
+    return new Keyspace((...args) => this.#run(...args), name);
   }
 
   /** Returns counters of the client, and its present connections and calls. */
@@ -261,14 +254,5 @@ function checkUid(uid: bigint): void {
   }
   if (uid < 0n || uid >= 1n << 64n) {
     throw new UidOutside(uid);
-  }
-}
-
-function checkCount(uid: bigint | undefined, count: number): void {
-  if (typeof count !== "number") {
-    throw new TypeError(`a count is a number, not a ${typeof count}`);
-  }
-  if (!Number.isInteger(count) || count < 1 || count > MAX_COUNT) {
-    throw new CountOutOfRange(uid, count, MAX_COUNT);
   }
 }

@@ -72,7 +72,7 @@ export class CountOutOfRange extends SeqError {
 
 /** A refusal, as a server sent it. */
 export interface Refusal {
-  /** The requested uid; `undefined` for a request for ids. */
+  /** The requested uid; `undefined` for a request for ids or keys. */
   uid: bigint | undefined;
   /** gRPC code, such as `UNAVAILABLE`. */
   code: string;

@@ -22,6 +22,7 @@ export {
   Unreachable,
 } from "./errors.js";
 export { type CounterShape, CurrentId, type DecodedId, Ids, MAX_ID, type Shape, type TimedShape } from "./ids.js";
+export { type Key, type Keyspace, MAX_KEY_BYTES } from "./keyspace.js";
 export type { NextAllItem } from "./next_all.js";
 export type { CallEnd, CallObserver, Log, LogLevel, Observer, Stats } from "./observer.js";
 export type { CallOptions, ClientOptions, NextAllOptions } from "./options.js";

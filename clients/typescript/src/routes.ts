@@ -8,10 +8,12 @@
  * Invariants: the route of a section and the route version of a set never fall. The uids of clusters do not overlap.
  */
 
+import { Buckets, firstBucket, type Space } from "./buckets.js";
 import type { Clock } from "./clock.js";
 import type * as pb from "./generated/seqsvr/v1/route_pb.js";
 import type { StoredSeries } from "./generated/seqsvr/v1/series_pb.js";
 import { KnownSet } from "./known_set.js";
+import { merge } from "./merge.js";
 
 /** Limit on the sets that a client knows. Further sets are reached through these, which forward. */
 const MAX_SETS = 256;
@@ -43,6 +45,8 @@ export interface Cluster {
   /** The set that was the first to send routes of this cluster. Any of its nodes forwards. */
   home: RouteSet;
   series: Map<string, StoredSeries>;
+  /** The buckets of the keyspaces by name. */
+  readonly keyspaces: Map<string, Buckets>;
 }
 
 /** Changes made by the adoption of routes. */
@@ -57,7 +61,8 @@ export interface Change {
 export class RoutesError extends Error {}
 
 /** The merged routes, shared by all calls of a client. */
-export class Routes {
+export class Routes implements Space {
+  readonly hasUids = true;
   readonly sets = new Map<bigint, RouteSet>();
   /** The clusters in order of their uids. */
   readonly #clusters: Cluster[] = [];
@@ -92,6 +97,12 @@ export class Routes {
     return undefined;
   }
 
+  /** Returns the buckets of the keyspace of a name. */
+  keyspace(name: string): Buckets | undefined {
+    const cluster = this.#clusters.find(({ keyspaces }) => keyspaces.has(name));
+    return cluster?.keyspaces.get(name);
+  }
+
   /** Returns every address of every set. */
   addrs(): Set<string> {
     return new Set([...this.sets.values()].flatMap((set) => set.addrs()));
@@ -103,7 +114,7 @@ export class Routes {
     const set = cluster && setId !== 0n ? this.#findOrAdd(setId, cluster) : undefined;
     if (cluster !== undefined && set !== undefined) {
       const first = section(cluster, uid);
-      merge(cluster, first, first + 1, { epoch: since, set, owner: 0, isClaim: true });
+      merge(cluster.routes, first, first + 1, { epoch: since, set, owner: 0, isClaim: true });
     }
   }
 
@@ -159,18 +170,38 @@ export class Routes {
       const known = other.id === 0n || other.id === set.id ? undefined : this.#findOrAdd(other.id, cluster);
       addrs = known?.learn(other.name, other.allocs) || addrs;
     }
-    for (const { firstSection, sections, epoch, owner, awaySetId } of runs) {
-      // If the set of the section is one too many, the section keeps its former route, and nodes forward.
-      const home = awaySetId === 0n ? set : this.#findOrAdd(awaySetId, cluster);
-      if (home !== undefined) {
-        merge(cluster, firstSection, firstSection + sections, { epoch, set: home, owner, isClaim: home !== set });
-      }
-    }
     // A cluster only adds series, so of two lists the longer one is newer.
     if (routes.series.length >= cluster.series.size) {
       cluster.series = new Map(routes.series.map((series) => [series.name, series]));
+      this.#addKeyspaces(cluster);
+    }
+    const routeOf = ({ epoch, owner, awaySetId }: pb.RouteRun): Route | undefined => {
+      // If the set of the section is one too many, the section keeps its former route, and nodes forward.
+      const home = awaySetId === 0n ? set : this.#findOrAdd(awaySetId, cluster);
+      return home && { epoch, set: home, owner, isClaim: home !== set };
+    };
+    for (const run of runs) {
+      const route = routeOf(run);
+      if (route !== undefined) {
+        merge(cluster.routes, run.firstSection, run.firstSection + run.sections, route);
+      }
+    }
+    for (const run of cluster.keyspaces.size === 0 ? [] : routes.laneRuns) {
+      const route = routeOf(run);
+      for (const buckets of route === undefined ? [] : cluster.keyspaces.values()) {
+        buckets.merge(run, route as Route);
+      }
     }
     return addrs;
+  }
+
+  #addKeyspaces(cluster: Cluster): void {
+    for (const [name, series] of cluster.series) {
+      const first = firstBucket(series);
+      if (first !== undefined && !cluster.keyspaces.has(name)) {
+        cluster.keyspaces.set(name, new Buckets(first, cluster, (id) => this.#findOrAdd(id, cluster)));
+      }
+    }
   }
 
   #cluster(uid: bigint): Cluster | undefined {
@@ -194,7 +225,8 @@ export class Routes {
 
   #addCluster(routes: pb.Routes): Cluster {
     const [start, end, sectionSize] = [routes.uidStart, routes.uidEnd, BigInt(routes.sectionSize)];
-    const parts = { start, end, sectionSize, routes: [], series: new Map<string, StoredSeries>() };
+    const [series, keyspaces] = [new Map<string, StoredSeries>(), new Map<string, Buckets>()];
+    const parts = { start, end, sectionSize, routes: [], series, keyspaces };
     // The set and its cluster refer to each other.
     const cluster: Cluster = Object.assign(parts, { home: this.sets.get(routes.setId) as RouteSet });
     cluster.home ??= new KnownSet(routes.setId, cluster, this.#clock);
@@ -218,37 +250,6 @@ function section(cluster: Cluster, uid: bigint): number {
   return Number((uid - cluster.start) / cluster.sectionSize);
 }
 
-/** Keeps the newer route of each section from `first` to `last`, exclusive. */
-function merge(cluster: Cluster, first: number, last: number, route: Route): void {
-  const { routes } = cluster;
-  let [known, isNewer]: [Route | undefined, boolean] = [undefined, true];
-  for (let index = first; index < last; index++) {
-    // Neighbours share the object, and so the comparison.
-    if (routes[index] !== known) {
-      known = routes[index];
-      isNewer = known === undefined || replaces(route, known);
-    }
-    if (isNewer) {
-      routes[index] = route;
-    }
-  }
-}
-
-/**
- * Returns whether a route replaces another one. At equal epochs an owner is more than a claim, and a claim more than no
- * owner, which a set also sends for a section of which it knows nothing. Two sets never have a section under one epoch;
- * if routes state this nevertheless, ids decide, so that every client keeps the same route.
- */
-export function replaces(route: Route, known: Route): boolean {
-  const rank = ({ epoch, owner, isClaim, set }: Route): (bigint | number)[] => {
-    return [epoch, owner === 0 ? 0 : 1, isClaim ? 1 : 0, set.id, owner];
-  };
-  const [one, other] = [rank(route), rank(known)];
-  const index = one.findIndex((part, at) => part !== other[at]);
-  const [a, b] = [one[index], other[index]];
-  return a !== undefined && b !== undefined && a > b;
-}
-
 /** Validates a table, and returns its runs. Throws RoutesError for a table that no set sends. */
 function checked(routes: pb.Routes): pb.RouteRun[] {
   const refuse = (what: string): never => {
@@ -269,15 +270,19 @@ function checked(routes: pb.Routes): pb.RouteRun[] {
   if (nodes.has(0)) {
     refuse("a node has no id");
   }
-  let end = 0;
-  for (const run of routes.runs) {
-    if (run.sections === 0 || run.firstSection < end || run.firstSection + run.sections > sections) {
-      refuse(`a run of ${run.sections} sections begins at ${run.firstSection}`);
+  const checkRuns = (runs: pb.RouteRun[], from: number, to: number) => {
+    let end = from;
+    for (const run of runs) {
+      if (run.sections === 0 || run.firstSection < end || run.firstSection + run.sections > to) {
+        refuse(`a run of ${run.sections} sections begins at ${run.firstSection}`);
+      }
+      end = run.firstSection + run.sections;
+      if (run.owner !== 0 && (!nodes.has(run.owner) || run.awaySetId !== 0n)) {
+        refuse(`node ${run.owner} owns section ${run.firstSection} and is none of the set`);
+      }
     }
-    end = run.firstSection + run.sections;
-    if (run.owner !== 0 && (!nodes.has(run.owner) || run.awaySetId !== 0n)) {
-      refuse(`node ${run.owner} owns section ${run.firstSection} and is none of the set`);
-    }
-  }
+  };
+  checkRuns(routes.runs, 0, Number(sections));
+  checkRuns(routes.laneRuns, Number(sections), MAX_SECTIONS);
   return routes.runs;
 }

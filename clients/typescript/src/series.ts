@@ -1,12 +1,12 @@
 /** Series: ids through any node of the cluster, with the attempts of every other call. */
 
 import { Attempts } from "./attempts.js";
-import { CountOutOfRange, Refused } from "./errors.js";
+import { Refused } from "./errors.js";
 import { Failure } from "./failure.js";
 import { IdService } from "./generated/seqsvr/v1/ids_pb.js";
 import type { StoredSeries } from "./generated/seqsvr/v1/series_pb.js";
 import { CurrentId, type DecodedId, decodeId, decodeShape, Ids, MAX_ID, type Shape } from "./ids.js";
-import { MAX_COUNT } from "./limits.js";
+import { checkCount } from "./limits.js";
 import type { CallOptions } from "./options.js";
 import type { RouteSet } from "./routes.js";
 import { Buffer, type Fetch, HOLD_MS, Segments } from "./segments.js";
@@ -68,12 +68,7 @@ export class Series {
 
   /** Takes the next `count` ids of one lane, ascending: 1 to 1,000,000, of a series with a time up to 10,000. */
   async take(count: number, options?: CallOptions): Promise<Ids> {
-    if (typeof count !== "number") {
-      throw new TypeError(`a count is a number, not a ${typeof count}`);
-    }
-    if (!Number.isInteger(count) || count < 1 || count > MAX_COUNT) {
-      throw new CountOutOfRange(undefined, count, MAX_COUNT);
-    }
+    checkCount(undefined, count);
     const [series, lane, after] = [this.name, this.#lane, this.#after];
     const request = { series, count, lane, after: after === 0n ? undefined : after };
     return await this.#call("ids.next", options, async (attempts, addr) => {
@@ -169,7 +164,7 @@ export function knownSeries(
 }
 
 /** Returns the refusal of a request that was not sent. */
-function refusal(reason: string, code: string, message: string): Refused {
+export function refusal(reason: string, code: string, message: string): Refused {
   return new Refused({
     uid: undefined,
     code,

@@ -46,21 +46,21 @@ export async function advance(call: Call, uid: bigint, to: bigint): Promise<bigi
   });
 }
 
-/** Sends unary requests until one succeeds; throws the error of the call. */
-async function unary<R>(attempts: Attempts, uid: bigint, send: (target: Target) => Promise<R>): Promise<R> {
+/** Sends unary requests for an item until one succeeds; throws the error of the call. */
+export async function unary<R>(attempts: Attempts, item: bigint, send: (target: Target) => Promise<R>): Promise<R> {
   const { call, shared } = attempts;
-  if (shared.routes.route(uid) === undefined) {
-    await refresh(shared, [uid], call.deadlineAt, call.signal);
+  if (attempts.space.route(item) === undefined) {
+    await refresh(shared, [item], call.deadlineAt, call.signal);
   }
   for (;;) {
-    const target = attempts.target(uid);
+    const target = attempts.target(item);
     try {
       return await send(target);
     } catch (error) {
       if (!(error instanceof Failure)) {
         throw error;
       }
-      await attempts.prepareRetry(uid, target.addr, error);
+      await attempts.prepareRetry(item, target.addr, error);
     }
   }
 }

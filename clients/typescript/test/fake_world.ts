@@ -12,9 +12,11 @@ import {
   type MessageShape,
 } from "@bufbuild/protobuf";
 import { Batcher } from "../src/batcher.js";
+import { BUCKETS, bucket } from "../src/buckets.js";
 import { Client } from "../src/client.js";
 import { Failure } from "../src/failure.js";
-import { type Routes, RoutesSchema } from "../src/generated/seqsvr/v1/route_pb.js";
+import type { AdvanceKeyRequest, NextKeyRequest, NextKeysRequest } from "../src/generated/seqsvr/v1/keys_pb.js";
+import { type RouteRun, RouteRunSchema, type Routes, RoutesSchema } from "../src/generated/seqsvr/v1/route_pb.js";
 import {
   type CurrentRequest,
   Exactness,
@@ -92,6 +94,7 @@ export interface Seen {
   addr: string;
   method: string;
   uids: bigint[];
+  keys: string[];
   epoch: bigint;
   routeVersion: bigint | undefined;
   at: number;
@@ -128,7 +131,28 @@ export class FakeSet {
       sets: this.world.sets
         .filter((other) => other !== this)
         .map(({ id, addrs }) => ({ id, name: `set-${id}`, allocs: addrs })),
+      series: this.world.keyspaces.map((name) => {
+        const lanes = { count: BUCKETS, perSection: 1, firstSection: this.table.length, keys: { digest: 7n } };
+        return { name, createdMs: 1n, lanes };
+      }),
+      laneRuns: this.world.keyspaces.length === 0 ? [] : this.#laneRuns(),
     });
+  }
+
+  /** Returns the routes of all buckets. */
+  #laneRuns(): RouteRun[] {
+    const runs: RouteRun[] = [];
+    for (const [index, { set, owner, epoch }] of this.world.buckets.entries()) {
+      const [ours, away] = set === this ? [owner, 0n] : [0, set.id];
+      const last = runs.at(-1);
+      if (last?.owner === ours && last.awaySetId === away && last.epoch === epoch) {
+        last.sections += 1;
+      } else {
+        const firstSection = this.table.length + index;
+        runs.push(create(RouteRunSchema, { firstSection, sections: 1, owner: ours, epoch, awaySetId: away }));
+      }
+    }
+    return runs;
   }
 }
 
@@ -138,6 +162,10 @@ export class World implements Transport {
   readonly sets: FakeSet[] = [];
   readonly homes: { epoch: bigint; set: FakeSet }[] = [];
   readonly numbers = new Map<bigint, bigint>();
+  /** The keyspace, if there is one. Its buckets are shared among all nodes, in their order. */
+  readonly keyspaces: string[] = [];
+  readonly buckets: { set: FakeSet; owner: number; epoch: bigint }[] = [];
+  readonly numbersOfKeys = new Map<string, bigint>();
   readonly seen: Seen[] = [];
   /** Faults of the next requests to an address, or to any. */
   readonly faults = new Map<string, Fault[]>();
@@ -181,6 +209,26 @@ export class World implements Transport {
     return epoch;
   }
 
+  /** Adds a keyspace to the routes of all sets. */
+  addKeyspace(name: string): void {
+    this.keyspaces.push(name);
+    const nodes = this.sets.flatMap((set) => set.addrs.map((_, index) => ({ set, owner: index + 1, epoch: 1n })));
+    for (let index = 0; index < BUCKETS; index++) {
+      this.buckets.push(nodes[Math.floor((index * nodes.length) / BUCKETS)] as (typeof nodes)[0]);
+    }
+    for (const set of this.sets) {
+      set.version += 1n;
+    }
+  }
+
+  /** Moves the bucket of a key to the first node of a set, under a new epoch. Returns the epoch. */
+  moveBucket(key: string, set: FakeSet): bigint {
+    const index = bucket(Buffer.from(key));
+    const epoch = (this.buckets[index]?.epoch ?? 0n) + 1n;
+    this.buckets[index] = { set, owner: 1, epoch };
+    return epoch;
+  }
+
   /** Opens a client on the first node of each set, or on given seeds. */
   async open(
     options: { coalesce?: boolean; bounds?: Bounds; observer?: Observer; seeds?: string[] } = {},
@@ -218,8 +266,9 @@ export class World implements Transport {
     signal: AbortSignal,
   ): Promise<MessageShape<O>> {
     const request = create(method.input, init) as unknown;
-    this.#note(addr, method.name, request);
-    const fault = method.name === "GetRoutes" ? undefined : this.#fault(addr);
+    const name = method.parent.name === "KeyService" ? `Key${method.name}` : method.name;
+    this.#note(addr, name, request);
+    const fault = name === "GetRoutes" ? undefined : this.#fault(addr);
     if (this.down.has(addr)) {
       throw Failure.connection("no connection", { neverSent: true });
     }
@@ -229,7 +278,7 @@ export class World implements Transport {
     if (signal.aborted) {
       throw Failure.aborted();
     }
-    return create(method.output, this.#outcome(addr, method.name, request, fault) as MessageInitShape<O>);
+    return create(method.output, this.#outcome(addr, name, request, fault) as MessageInitShape<O>);
   }
 
   async *stream(
@@ -265,10 +314,13 @@ export class World implements Transport {
   }
 
   #note(addr: string, method: string, request: unknown): void {
-    const fields = request as Partial<Pick<NextRequest, "uid" | "epoch">> & Partial<Omit<NextManyRequest, "$typeName">>;
+    const fields = request as Partial<Pick<NextRequest, "uid" | "epoch">> &
+      Partial<Omit<NextManyRequest, "$typeName">> &
+      Partial<Pick<NextKeyRequest, "rawKey"> & Pick<NextKeysRequest, "rawKeys">>;
+    const keys = (fields.rawKeys ?? (fields.rawKey === undefined ? [] : [fields.rawKey])).map(text);
     const uids = fields.uids ?? (fields.uid === undefined ? [] : [fields.uid]);
     const { epoch = fields.knownEpochs?.[0] ?? 0n, routeVersion } = fields;
-    this.seen.push({ addr, method, uids, epoch, routeVersion, at: this.clock.now() });
+    this.seen.push({ addr, method, uids, keys, epoch, routeVersion, at: this.clock.now() });
   }
 
   #fault(addr: string): Fault | undefined {
@@ -307,6 +359,35 @@ export class World implements Transport {
       }
       case "Advance":
         return { epoch: 1n };
+      case "KeyNext": {
+        const { rawKey, count } = request as NextKeyRequest;
+        return { ...this.#takeKey(text(rawKey), count), routes };
+      }
+      case "KeyCurrent": {
+        const { rawKey } = request as NextKeyRequest;
+        return { ...this.#takeKey(text(rawKey), 0), exactness: Exactness.EXACT, routes };
+      }
+      case "KeyAdvance": {
+        const { rawKey, to = 0n } = request as AdvanceKeyRequest;
+        this.numbersOfKeys.set(text(rawKey), to);
+        return { epoch: this.#takeKey(text(rawKey), 0).epoch, routes };
+      }
+      case "KeyNextMany":
+      case "KeyCurrentMany": {
+        const { rawKeys, counts = [] } = request as NextKeysRequest;
+        const one = method === "KeyNextMany" ? 1 : 0;
+        const taken = rawKeys.map((key, index) => {
+          return refusal ? { value: 0n, prev: 0n, epoch: 0n } : this.#takeKey(text(key), counts[index] ?? one);
+        });
+        return {
+          values: taken.map(({ value }) => value),
+          prevs: taken.map(({ prev }) => prev),
+          exactness: taken.map(() => Exactness.EXACT),
+          epochs: taken.map(({ epoch }) => epoch),
+          errors: refusal ? taken.map((_, index) => refusal.item(index)) : [],
+          routes,
+        };
+      }
       case "CurrentMany": {
         const counts = new Array((request as NextManyRequest).uids.length).fill(0);
         const { values, epochs, errors } = this.#takeMany(
@@ -365,6 +446,14 @@ export class World implements Transport {
     return { value: prev + BigInt(count), prev, epoch };
   }
 
+  /** Takes numbers of a key. Any node forwards. */
+  #takeKey(key: string, count: number): { value: bigint; prev: bigint; epoch: bigint } {
+    const prev = this.numbersOfKeys.get(key) ?? 0n;
+    this.numbersOfKeys.set(key, prev + BigInt(count));
+    const epoch = this.buckets[bucket(Buffer.from(key, "latin1"))]?.epoch ?? 0n;
+    return { value: prev + BigInt(count), prev, epoch };
+  }
+
   #home(uid: bigint): { epoch: bigint; set: FakeSet } {
     const home = this.homes[Number(uid / SECTION)];
     if (home === undefined) {
@@ -406,6 +495,11 @@ export function recorder(): { observer: Observer; events: string[] } {
     routeAdopted: ({ set, version }) => events.push(`adopted ${set} ${version}`),
   };
   return { observer, events };
+}
+
+/** Returns the bytes of a key as a text of as many characters. */
+function text(key: Uint8Array): string {
+  return Buffer.from(key).toString("latin1");
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

@@ -24,7 +24,7 @@ export interface LoadReport {
 
 /** Callers that each take numbers of one uid after the other, until they are stopped. */
 export class Load {
-  readonly #client: Client;
+  readonly #client: Pick<Client, "nextN">;
   readonly #done = new Map<bigint, Done[]>();
   readonly #failed: SeqError[] = [];
   readonly #callers: Promise<void>[];
@@ -32,7 +32,7 @@ export class Load {
   #isStopped = false;
   calls = 0;
 
-  constructor(client: Client, uids: bigint[], callers: number) {
+  constructor(client: Pick<Client, "nextN">, uids: bigint[], callers: number) {
     this.#client = client;
     this.#callers = Array.from({ length: callers }, (_, caller) => this.#run(uids, caller));
   }

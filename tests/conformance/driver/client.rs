@@ -83,7 +83,8 @@ impl<'d> Client<'d> {
         self.driver.send(request, Duration::from_millis(deadline_ms))
     }
 
-    fn record(&self, start_ns: u64, end_ns: u64, call: Call) {
+    /// Adds a call to the history.
+    pub(super) fn record(&self, start_ns: u64, end_ns: u64, call: Call) {
         self.driver.history().add(Ended { start_ns, end_ns, call });
     }
 
@@ -177,10 +178,18 @@ impl<'d> Client<'d> {
 
     /// Sends a burst of calls, each for a random one of the uids.
     pub(crate) fn burst(&self, uids: &[u64], calls: u64, concurrency: u64) -> Burst<'d> {
+        self.burst_with(uids, calls, concurrency, json!({}))
+    }
+
+    /// Sends a burst of calls; `more` has further fields of the request.
+    pub(crate) fn burst_with(&self, uids: &[u64], calls: u64, concurrency: u64, more: Value) -> Burst<'d> {
         let seed = fastrand::u64(..).to_string();
-        let request = json!({
+        let mut request = json!({
             "op": "burst", "uids": strings(uids), "calls": calls, "concurrency": concurrency, "seed": seed,
         });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            request[field] = value.clone();
+        }
         let (pending, history) = (self.send(request), self.driver.history());
         Burst { pending, calls, received: 0, is_done: false, history }
     }

@@ -99,7 +99,7 @@ pub(super) fn store_lost(sdk: &Sdk) {
 }
 
 /// Asserts that no call failed that began at `since_ns` or later.
-fn assert_none_failed(driver: &Driver, since_ns: u64) {
+pub(super) fn assert_none_failed(driver: &Driver, since_ns: u64) {
     let figures = driver.history().figures_since(since_ns);
     assert!(figures.failed.is_empty() && figures.calls > 0, "{figures:?}");
 }

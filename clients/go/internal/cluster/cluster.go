@@ -139,7 +139,9 @@ type Cluster struct {
 	// Dir has the set file, set.toml, the certificates, certs, and the logs.
 	Dir string
 	// Allocs are the addresses of the allocators a1 and a2.
-	Allocs  []string
+	Allocs []string
+	// Admin is the address of the admin port of the store.
+	Admin   string
 	program string
 	args    map[string][]string
 	nodes   map[string]*Process
@@ -168,7 +170,7 @@ func Start(t testing.TB, settings Settings) *Cluster {
 	host := fmt.Sprintf("127.%d.%d.%d", 160|pid>>8&31, pid&255, places.Add(1))
 	dir := t.TempDir()
 	c := &Cluster{
-		Dir: dir, Allocs: []string{host + ":7400", host + ":7401"}, program: Program(t),
+		Dir: dir, Allocs: []string{host + ":7400", host + ":7401"}, Admin: host + ":7321", program: Program(t),
 		args: map[string][]string{}, nodes: map[string]*Process{},
 	}
 	plaintext := "plaintext = true\n"
@@ -177,7 +179,8 @@ func Start(t testing.TB, settings Settings) *Cluster {
 	}
 	set := fmt.Sprintf("name = \"go\"\n%suids = \"%d..%d\"\nsection_size = %d\nstep = 1000\n",
 		plaintext, settings.FirstUID, settings.FirstUID+UIDs, SectionSize)
-	set += fmt.Sprintf("[[store]]\nid = 1\nname = \"s1\"\naddr = \"%[1]s:7301\"\nraft = \"%[1]s:7307\"\nhttp = \"%[1]s:7311\"\n", host)
+	set += fmt.Sprintf("[[store]]\nid = 1\nname = \"s1\"\naddr = \"%[1]s:7301\"\nraft = \"%[1]s:7307\"\nhttp = \"%[1]s:7311\"\n"+
+		"admin = \"%[1]s:7321\"\n", host)
 	for i, name := range []string{"a1", "a2"} {
 		set += fmt.Sprintf("[[alloc]]\nname = %[2]q\naddr = \"%[1]s:740%[3]d\"\npeer = \"%[1]s:741%[3]d\"\nhttp = \"%[1]s:748%[3]d\"\n",
 			host, name, i)

@@ -33,7 +33,7 @@ func main() {
 // hello is the greeting.
 var hello = map[string]any{
 	"hello": 1, "sdk": "go", "version": seqsvr.Version,
-	"features": []string{"stream", "advance", "tls", "token", "reload", "cancel", "stats"},
+	"features": []string{"stream", "advance", "tls", "token", "reload", "cancel", "stats", "keys"},
 }
 
 // driver has the clients and the calls in flight.
@@ -58,6 +58,9 @@ type request struct {
 	Count      *uint32  `json:"count"`
 	UIDs       []digits `json:"uids"`
 	Counts     []uint32 `json:"counts"`
+	Keyspace   string   `json:"keyspace"`
+	Key        key      `json:"key"`
+	Keys       []key    `json:"keys"`
 
 	Seeds    []string `json:"seeds"`
 	Coalesce *bool    `json:"coalesce"`
@@ -81,6 +84,14 @@ func (d *digits) UnmarshalJSON(data []byte) error {
 	err := json.Unmarshal(append(append([]byte(`{"v":`), data...), '}'), &value)
 	*d = digits(value.V)
 	return err
+}
+
+// count returns the count of numbers of each item.
+func (r *request) count() uint32 {
+	if r.Count == nil {
+		return 1
+	}
+	return *r.Count
 }
 
 func (r *request) uids() []uint64 {
@@ -222,34 +233,22 @@ func open(ctx context.Context, r *request) (*seqsvr.Client, error) {
 func call(ctx context.Context, c *seqsvr.Client, r *request) (any, error) {
 	switch r.Op {
 	case "next":
-		count := uint32(1)
-		if r.Count != nil {
-			count = *r.Count
-		}
-		got, err := c.NextN(ctx, r.UID, count)
+		got, err := c.NextN(ctx, r.UID, r.count())
 		return allocation(got), err
 	case "next_many":
 		results, err := nextMany(ctx, c, r)
-		items := []object{}
-		for _, result := range results {
-			items = append(items, item(allocation(result.Allocation), result.Err))
-		}
-		return object{"items": items}, err
+		return allocations(results), err
 	case "current":
 		got, err := c.Current(ctx, r.UID)
 		return got, err
 	case "current_many":
 		results, err := c.CurrentMany(ctx, r.uids())
-		items := []object{}
-		for _, result := range results {
-			items = append(items, item(result.Current, result.Err))
-		}
-		return object{"items": items}, err
+		return readings(results), err
 	case "advance":
 		epoch, err := c.Advance(ctx, r.UID, r.To)
 		return object{"epoch": fmt.Sprint(epoch)}, err
 	default:
-		return nil, fmt.Errorf("%w %q", errUnsupported, r.Op)
+		return callOfKeys(ctx, c.Keyspace(r.Keyspace), r)
 	}
 }
 
@@ -294,10 +293,26 @@ func (d *driver) one(ctx context.Context, c *seqsvr.Client, r *request, uid uint
 		defer cancel()
 	}
 	start := monotonic()
-	got, err := c.Next(ctx, uid)
+	got, err := nextOf(ctx, c, r.Keyspace, uid)
 	line := item(allocation(got), err)
 	line["uid"], line["start_ns"], line["end_ns"] = fmt.Sprint(uid), fmt.Sprint(start), fmt.Sprint(monotonic())
 	return line
+}
+
+func allocations(results []seqsvr.AllocationResult) object {
+	items := []object{}
+	for _, result := range results {
+		items = append(items, item(allocation(result.Allocation), result.Err))
+	}
+	return object{"items": items}
+}
+
+func readings(results []seqsvr.CurrentResult) object {
+	items := []object{}
+	for _, result := range results {
+		items = append(items, item(result.Current, result.Err))
+	}
+	return object{"items": items}
 }
 
 func item(ok any, err error) object {

@@ -41,7 +41,7 @@ func start(t *testing.T) *pipe {
 			p.lines <- line
 		}
 	}()
-	if got := p.line(); got["hello"] != 1.0 || got["sdk"] != "go" || len(got["features"].([]any)) != 7 {
+	if got := p.line(); got["hello"] != 1.0 || got["sdk"] != "go" || len(got["features"].([]any)) != 8 {
 		t.Fatalf("%v", got)
 	}
 	return p
@@ -152,6 +152,49 @@ func burst(t *testing.T, p *pipe) {
 			t.Errorf("%v", call)
 		}
 	}
+}
+
+func TestKeysAreNumbered(t *testing.T) {
+	w := fake.New(t, 1, 1)
+	w.AddKeyspace("main")
+	p := start(t)
+	p.ask("ok", nil, `{"id":"1","op":"open","client":"c","seeds":["http://%s"]}`, w.Seeds()[0])
+	p.ask("ok", fields{"first": "1", "value": "3", "prev": "0", "count": 3.0},
+		`{"id":"2","op":"next_key","client":"c","keyspace":"main","key":"\u00fc","count":3}`)
+	p.ask("ok", fields{"value": "3", "exact": true},
+		`{"id":"3","op":"current_key","client":"c","keyspace":"main","key":{"hex":"c3bc"}}`)
+	p.ask("ok", fields{"epoch": "1"},
+		`{"id":"4","op":"advance_key","client":"c","keyspace":"main","key":"\u00fc","to":"100"}`)
+	p.send(`{"id":"5","op":"next_keys","client":"c","keyspace":"main","keys":["a",{"hex":"ff00"},"\u00fc"],"count":2}`)
+	items := p.line()["ok"].(map[string]any)["items"].([]any)
+	for i, want := range []string{"2", "2", "102"} {
+		if got := items[i].(map[string]any)["ok"].(map[string]any); got["value"] != want || got["count"] != 2.0 {
+			t.Errorf("%v", items)
+		}
+	}
+	p.send(`{"id":"6","op":"current_keys","client":"c","keyspace":"main","keys":[{"hex":"ff00"},"none"]}`)
+	items = p.line()["ok"].(map[string]any)["items"].([]any)
+	for i, want := range []string{"2", "0"} {
+		if got := items[i].(map[string]any)["ok"].(map[string]any); got["value"] != want {
+			t.Errorf("%v", items)
+		}
+	}
+	p.ask("error", fields{"kind": "refused", "reason": "KEY_SIZE", "code": "INVALID_ARGUMENT", "retryable": false},
+		`{"id":"7","op":"next_key","client":"c","keyspace":"main","key":{"hex":""}}`)
+	p.ask("error", fields{"kind": "refused", "reason": "UNKNOWN_KEYSPACE", "code": "NOT_FOUND", "retryable": false},
+		`{"id":"8","op":"next_keys","client":"c","keyspace":"none","keys":["a"]}`)
+	p.send(`{"id":"9","op":"burst","client":"c","keyspace":"main","uids":["7"],"calls":2,"concurrency":1,"seed":"1"}`)
+	for _, want := range []string{"1", "2"} {
+		call := p.line()["call"].(map[string]any)
+		if got := call["ok"].(map[string]any); call["uid"] != "7" || got["value"] != want {
+			t.Errorf("%v", call)
+		}
+	}
+	if line := p.line(); line["ok"].(map[string]any)["done"] != 2.0 {
+		t.Errorf("%v", line)
+	}
+	p.ask("ok", fields{"value": "2"}, `{"id":"10","op":"current_key","client":"c","keyspace":"main","key":"key:7"}`)
+	p.end()
 }
 
 func TestACallIsCancelledAndTheEndOfTheInputEndsTheDriver(t *testing.T) {

@@ -41,7 +41,7 @@ func (n *Node) handle(ctx context.Context, method string, data []byte) (wire.Mes
 		response := &wire.NextResponse{}
 		refusal, err := n.one(ctx, err, "Next", request.UID.Value, request.Epoch, request.RouteVersion, &response.Routes,
 			func(w *World) {
-				response.Value, response.Prev = w.take(request.UID.Value, request.Count)
+				response.Value, response.Prev = take(w.uids, request.UID.Value, request.Count)
 				response.Epoch = w.sections[request.UID.Value/SectionSize].epoch
 			})
 		return response, refusal, err
@@ -78,6 +78,12 @@ func (n *Node) handle(ctx context.Context, method string, data []byte) (wire.Mes
 		return n.many(ctx, "NextMany", &request, false)
 	case "SequenceService/CurrentMany":
 		return n.currentMany(ctx, data)
+	case "KeyService/Next", "KeyService/Current", "KeyService/Advance":
+		return n.oneKey(ctx, method, data)
+	case "KeyService/NextMany":
+		return n.nextKeys(ctx, data)
+	case "KeyService/CurrentMany":
+		return n.currentKeys(ctx, data)
 	case "IdService/Next":
 		return n.nextIDs(ctx, data)
 	case "IdService/Advance":
@@ -116,7 +122,12 @@ func (n *Node) refusalOf(uid uint64, nowOnly bool) *Refusal {
 	if uid/SectionSize >= uint64(len(w.sections)) {
 		return &Refusal{Reason: "UID_OUT_OF_RANGE", Code: 11}
 	}
-	at := w.sections[uid/SectionSize]
+	return n.refusalAt(w.sections[uid/SectionSize], nowOnly)
+}
+
+// refusalAt returns the refusal of an item of a section. The world is locked.
+func (n *Node) refusalAt(at section, nowOnly bool) *Refusal {
+	w := n.world
 	switch {
 	case at.node == n:
 		return nil
@@ -167,7 +178,7 @@ func (n *Node) many(
 		if len(request.Counts) > 0 {
 			count = request.Counts[i]
 		}
-		response.Values[i], response.Prevs[i] = w.take(uid, count)
+		response.Values[i], response.Prevs[i] = take(w.uids, uid, count)
 		response.Epochs[i] = w.sections[uid/SectionSize].epoch
 	}
 	response.Routes = w.table(n.set, request.RouteVersion)

@@ -55,6 +55,7 @@ type Refusal struct {
 type Seen struct {
 	Method string
 	UIDs   []uint64
+	Keys   []string
 	Epochs []uint64
 }
 

@@ -23,6 +23,9 @@ type World struct {
 	uids     map[uint64]*counter
 	series   []wire.StoredSeries
 	counters map[string]uint64
+	// buckets are those of the keyspace; nil without one. keys has the counters of its keys.
+	buckets []section
+	keys    map[string]*counter
 	// deaf has the indexes of the sets that do not learn of moves between other sets.
 	deaf map[int]bool
 }
@@ -50,7 +53,9 @@ type counter struct {
 // come first. The nodes stop at the end of the test.
 func New(t testing.TB, sets, nodes int) *World {
 	t.Helper()
-	w := &World{uids: map[uint64]*counter{}, counters: map[string]uint64{}, deaf: map[int]bool{}}
+	w := &World{
+		uids: map[uint64]*counter{}, counters: map[string]uint64{}, keys: map[string]*counter{}, deaf: map[int]bool{},
+	}
 	for s := range sets {
 		of := &set{id: uint64(s + 1), name: fmt.Sprintf("set-%d", s), version: 1}
 		w.sets = append(w.sets, of)
@@ -122,12 +127,12 @@ func (w *World) AddCounter(name string, offset, increment uint64) {
 	}
 }
 
-// take allocates numbers of a uid.
-func (w *World) take(uid uint64, count uint32) (value, prev uint64) {
-	c := w.uids[uid]
+// take allocates numbers of a uid or key.
+func take[K comparable](counters map[K]*counter, of K, count uint32) (value, prev uint64) {
+	c := counters[of]
 	if c == nil {
 		c = &counter{}
-		w.uids[uid] = c
+		counters[of] = c
 	}
 	c.prev, c.value = c.value, c.value+uint64(max(count, 1))
 	return c.value, c.prev
@@ -166,5 +171,6 @@ func (w *World) table(at int, known wire.Optional) *wire.Routes {
 		}
 		table.Runs = append(table.Runs, run)
 	}
+	w.addBuckets(at, table)
 	return table
 }

@@ -22,7 +22,7 @@ const file = "reasons_table.go"
 
 // named are the subjects whose reasons have a constant, because a caller can meet them.
 var named = map[string]bool{
-	"Allocation": true, "Ids": true, "Endpoints": true, "Roles": true, "Tenants": true, "Clients": true,
+	"Allocation": true, "Ids": true, "Keys": true, "Endpoints": true, "Roles": true, "Tenants": true, "Clients": true,
 }
 
 type entry struct {

@@ -66,16 +66,24 @@ func check(table *wire.Routes) (layout, error) {
 		}
 		nodes[node.ID] = true
 	}
-	end := uint64(0)
-	for _, run := range table.Runs {
+	if err := checkRuns(table, table.Runs, 0, of.sections(), nodes); err != nil {
+		return of, err
+	}
+	return of, checkRuns(table, table.LaneRuns, of.sections(), maxSections, nodes)
+}
+
+// checkRuns checks that runs are in order, and of sections from..end.
+func checkRuns(table *wire.Routes, runs []wire.RouteRun, from, end uint32, nodes map[uint32]bool) error {
+	at := uint64(from)
+	for _, run := range runs {
 		next := uint64(run.FirstSection) + uint64(run.Sections)
-		if run.Sections == 0 || uint64(run.FirstSection) < end || next > uint64(of.sections()) {
-			return of, invalid(table, "has a run of %d sections at %d", run.Sections, run.FirstSection)
+		if run.Sections == 0 || uint64(run.FirstSection) < at || next > uint64(end) {
+			return invalid(table, "has a run of %d sections at %d", run.Sections, run.FirstSection)
 		}
 		if run.Owner != 0 && (!nodes[run.Owner] || run.AwaySetID != 0) {
-			return of, invalid(table, "has section %d with the unknown owner %d", run.FirstSection, run.Owner)
+			return invalid(table, "has section %d with the unknown owner %d", run.FirstSection, run.Owner)
 		}
-		end = next
+		at = next
 	}
-	return of, nil
+	return nil
 }

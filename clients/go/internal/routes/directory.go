@@ -49,7 +49,9 @@ type Directory struct {
 
 // cluster is a range of uids that several sets share, with the route of each of its sections.
 type cluster struct {
-	layout   layout
+	layout layout
+	// sections are those of the uids, and after them those of the buckets of keyspaces. Sections of lanes have no routes,
+	// because calls for ids may be sent to any node.
 	sections sections
 	// home is the set that was the first to send this layout. Requests for a section without a route are sent to it.
 	home SetIndex
@@ -100,9 +102,19 @@ func (r *Routes) Adopt(table *wire.Routes, seed string) (Change, error) {
 // AdoptClaim adopts a claim about the section of a uid. A claim whose epoch is not larger than that of the known route
 // is ignored.
 func (r *Routes) AdoptClaim(uid uint64, claim Claim) {
+	r.adoptClaim(claim, func(d *Directory) (int, uint32, bool) { return d.locate(uid) })
+}
+
+// adoptClaim adopts a claim about the section that locate returns, with the index of its cluster.
+func (r *Routes) adoptClaim(claim Claim, locate func(d *Directory) (at int, section uint32, ok bool)) {
 	isNews := func() bool {
-		route, ok := r.Load().Route(uid)
-		return ok && claim.Set != 0 && route.Epoch < claim.Since
+		d := r.Load()
+		at, section, ok := locate(d)
+		if !ok || claim.Set == 0 {
+			return false
+		}
+		route, _ := d.clusters[at].sections.get(section)
+		return route.Epoch < claim.Since
 	}
 	if !isNews() {
 		return
@@ -113,7 +125,7 @@ func (r *Routes) AdoptClaim(uid uint64, claim Claim) {
 		return
 	}
 	next := r.Load().clone()
-	at, section, _ := next.locate(uid)
+	at, section, _ := locate(next)
 	if set, ok := next.indexOrInsert(claim.Set, next.clusters[at].layout); ok {
 		c := next.change(at)
 		c.sections.merge(section, 1, Route{Epoch: claim.Since, Set: set, IsClaim: true}, next.id)
@@ -293,18 +305,23 @@ func (d *Directory) adoptSections(own SetIndex, table *wire.Routes, of layout) (
 		}
 	}
 	c := d.change(at)
-	for _, run := range table.Runs {
+	merge := func(run wire.RouteRun) {
 		route := Route{Epoch: run.Epoch, Set: own, Owner: run.Owner}
 		if run.AwaySetID != 0 {
 			index, ok := d.indexOrInsert(run.AwaySetID, of)
 			if !ok {
 				// The section keeps its former route, and nodes forward requests for it.
-				continue
+				return
 			}
 			route.Set, route.IsClaim = index, index != own
 		}
+		c.sections.extend(run.FirstSection + run.Sections)
 		c.sections.merge(run.FirstSection, run.Sections, route, d.id)
 	}
+	for _, run := range table.Runs {
+		merge(run)
+	}
+	bucketRuns(table, merge)
 	c.sections.owned = nil
 	if len(table.Series) >= len(c.series) {
 		c.series = slices.Clone(table.Series)

@@ -56,14 +56,23 @@ type sections struct {
 	owned []bool
 }
 
-func newSections(count uint32) sections {
-	empty := new(chunk)
-	chunks := make([]*chunk, (int(count)+chunkSize-1)/chunkSize)
-	for i := range chunks {
-		chunks[i] = empty
-	}
-	return sections{chunks: chunks}
+// emptyChunk has no routes. It is never changed.
+var emptyChunk = new(chunk)
+
+func newSections(count uint32) (s sections) {
+	s.extend(count)
+	return s
 }
+
+// extend makes place for the sections below end. Only a copy that can be changed is extended.
+func (s *sections) extend(end uint32) {
+	for s.len() < uint64(end) {
+		s.chunks, s.owned = append(s.chunks, emptyChunk), append(s.owned, false)
+	}
+}
+
+// len returns the number of sections for which there is place.
+func (s *sections) len() uint64 { return uint64(len(s.chunks)) * chunkSize }
 
 // get returns the route of a section; false if no set sent one.
 func (s *sections) get(section uint32) (Route, bool) {

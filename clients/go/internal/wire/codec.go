@@ -254,17 +254,31 @@ func (c *codec) optionalFixed64(number uint32, v *Optional) {
 }
 
 func (c *codec) string(number uint32, v *string) {
+	c.mustBeUTF8(number)
+	c.rawString(number, v)
+}
+
+// rawString is a field of bytes that are kept as a string, which need not be UTF-8.
+func (c *codec) rawString(number uint32, v *string) {
 	if c.encoding {
 		if *v != "" {
-			c.tag(number, typeBytes)
-			c.out = binary.AppendUvarint(c.out, uint64(len(*v)))
-			c.out = append(c.out, *v...)
+			c.appendString(number, *v)
 		}
 	} else if c.is(number, typeBytes) {
-		if !utf8.Valid(c.data) {
-			c.failed = true
-		}
 		*v = string(c.data)
+	}
+}
+
+func (c *codec) appendString(number uint32, v string) {
+	c.tag(number, typeBytes)
+	c.out = binary.AppendUvarint(c.out, uint64(len(v)))
+	c.out = append(c.out, v...)
+}
+
+// mustBeUTF8 fails if a field with a text is decoded that is not UTF-8.
+func (c *codec) mustBeUTF8(number uint32) {
+	if !c.encoding && c.is(number, typeBytes) && !utf8.Valid(c.data) {
+		c.failed = true
 	}
 }
 
@@ -281,16 +295,17 @@ func (c *codec) bytes(number uint32, v *[]byte) {
 }
 
 func (c *codec) strings(number uint32, v *[]string) {
+	c.mustBeUTF8(number)
+	c.rawStrings(number, v)
+}
+
+// rawStrings is a repeated field of bytes that are kept as strings, as rawString.
+func (c *codec) rawStrings(number uint32, v *[]string) {
 	if c.encoding {
 		for _, one := range *v {
-			c.tag(number, typeBytes)
-			c.out = binary.AppendUvarint(c.out, uint64(len(one)))
-			c.out = append(c.out, one...)
+			c.appendString(number, one)
 		}
 	} else if c.is(number, typeBytes) {
-		if !utf8.Valid(c.data) {
-			c.failed = true
-		}
 		*v = append(*v, string(c.data))
 	}
 }

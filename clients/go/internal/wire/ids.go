@@ -2,10 +2,11 @@ package wire
 
 // Messages of proto/seqsvr/v1/ids.proto and series.proto.
 
-// StoredSeries is a series in a route table. Its lanes are left out, because calls for ids may be sent to any node.
+// StoredSeries is a series or a keyspace in a route table.
 type StoredSeries struct {
 	Name      string
 	Shape     []byte
+	Lanes     *Lanes
 	CreatedMS uint64
 	Retired   bool
 	HomeSetID uint64
@@ -14,6 +15,7 @@ type StoredSeries struct {
 func (m *StoredSeries) fields(c *codec) {
 	c.string(1, &m.Name)
 	c.bytes(2, &m.Shape)
+	one(c, 3, &m.Lanes)
 	c.uint64(4, &m.CreatedMS)
 	c.bool(5, &m.Retired)
 	c.fixed64(6, &m.HomeSetID)

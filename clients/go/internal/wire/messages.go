@@ -253,8 +253,7 @@ func (m *GetRoutesResponse) fields(c *codec) {
 	one(c, 1, &m.Routes)
 }
 
-// Routes is a whole route table, or the part of it that is newer than BaseVersion. The runs of lanes are left out,
-// because calls for ids may be sent to any node.
+// Routes is a whole route table, or the part of it that is newer than BaseVersion.
 type Routes struct {
 	Set         string
 	Version     uint64
@@ -267,6 +266,7 @@ type Routes struct {
 	SetID       uint64
 	Sets        []RouteSet
 	Series      []StoredSeries
+	LaneRuns    []RouteRun
 }
 
 func (m *Routes) fields(c *codec) {
@@ -281,6 +281,7 @@ func (m *Routes) fields(c *codec) {
 	c.fixed64(9, &m.SetID)
 	many(c, 10, &m.Sets)
 	many(c, 11, &m.Series)
+	many(c, 12, &m.LaneRuns)
 }
 
 // RouteSet is another set of the cluster.

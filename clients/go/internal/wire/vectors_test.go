@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +27,16 @@ func testRoutes() *Routes {
 		Sets:   []RouteSet{{ID: 5, Name: "b", Allocs: []string{"x:1", "y:2"}}},
 		Series: []StoredSeries{{Name: "tweets", Shape: []byte{0x12, 0}, CreatedMS: 1, Retired: true, HomeSetID: 3}},
 	}
+}
+
+func testRoutesWithBuckets() *Routes {
+	table := testRoutes()
+	table.Series = append(table.Series, StoredSeries{
+		Name: "main", CreatedMS: 2, HomeSetID: 3,
+		Lanes: &Lanes{Count: 16_384, PerSection: 1, FirstSection: 400, Keys: &Hashing{Digest: maxUint64}},
+	})
+	table.LaneRuns = []RouteRun{{FirstSection: 400, Sections: 16, Owner: 2, Epoch: 1}}
+	return table
 }
 
 func longUIDs() []uint64 {
@@ -70,7 +81,8 @@ var vectors = map[string]Message{
 	"AdvanceResponse":           &AdvanceResponse{Epoch: 4},
 	"GetRoutesRequest":          &GetRoutesRequest{KnownVersion: 1 << 32},
 	"GetRoutesResponse":         &GetRoutesResponse{Routes: testRoutes()},
-	"GetRoutesResponse/skipped": &GetRoutesResponse{Routes: testRoutes()},
+	"GetRoutesResponse/buckets": &GetRoutesResponse{Routes: testRoutesWithBuckets()},
+	"GetRoutesResponse/skipped": &GetRoutesResponse{Routes: testRoutesWithBuckets()},
 	"Shape/counter":             &Shape{Counter: &CounterShape{Offset: 1, Increment: 10, MaxID: maxInt64}},
 	"Shape/timed": &Shape{Timed: &TimedShape{
 		EpochMS: 1288834974657, UnitMS: 1, TimeBits: 41, LaneBits: 10, SeqBits: 12, Spread: true, NamedLanes: true,
@@ -84,6 +96,20 @@ var vectors = map[string]Message{
 	"CurrentIdResponse": &CurrentIDResponse{ID: maxInt64, Exact: true, Epoch: 1},
 	"AdvanceIdRequest":  &AdvanceIDRequest{Series: "orders", To: 1<<53 + 1},
 	"AdvanceIdResponse": &AdvanceIDResponse{Epoch: 1},
+	"NextKeyRequest": &NextKeyRequest{
+		Keyspace: "main", RawKey: "conv:\xff\x00", Count: 1_000_000, RouteVersion: Some(0), Epoch: maxUint64,
+	},
+	"NextKeysRequest": &NextKeysRequest{
+		Keyspace: "main", RawKeys: []string{"a", "", "\xff"}, Counts: []uint32{1, 2, 300}, RouteVersion: Some(5),
+		KnownEpochs: []uint64{0, 1, 1 << 32},
+	},
+	"CurrentKeyRequest": &CurrentKeyRequest{Keyspace: "main", RawKey: "\r\n", RouteVersion: Some(1), Epoch: 2},
+	"CurrentKeysRequest": &CurrentKeysRequest{
+		Keyspace: "main", RawKeys: []string{strings.Repeat("k", 512)}, RouteVersion: Some(0), KnownEpochs: []uint64{7},
+	},
+	"AdvanceKeyRequest": &AdvanceKeyRequest{
+		Keyspace: "main", RawKey: "\x00", To: Some(1<<62 - 1), RouteVersion: Some(0), Epoch: 1,
+	},
 	"Status": &Status{
 		Code: 14, Message: "the section is in another set \u2026",
 		Details: []Any{

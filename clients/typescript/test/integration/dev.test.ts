@@ -160,6 +160,39 @@ test("a stream of uids has results in order", async () => {
   assert.equal((await client.current(500_000n)).value, 3n);
 });
 
+test("keys of any bytes are numbered by their owners", async () => {
+  await using client = await open({ seeds: dev.allocs });
+  const main = client.keyspace("main");
+  const unknown = { kind: "refused", reason: "UNKNOWN_KEYSPACE", retryable: false };
+  await assert.rejects(main.next("conv:42"), unknown);
+  await seqsvr("keyspace", "create", "main", "--yes", ...at());
+  const unused = await eventually("the keyspace is served", () => main.current("conv:42"));
+  assert.deepEqual([unused.value, unused.exact], [0n, true]);
+  const first = await main.next("conv:42");
+  assert.deepEqual([first.value, first.prev, first.count, first.lost], [1n, 0n, 1, 0]);
+  assert.deepEqual([...(await main.nextN(Buffer.from("conv:42"), 3))], [2n, 3n, 4n]);
+  assert.ok((await main.advance("conv:42", 1_000n)) >= 1n);
+  await assert.rejects(main.advance("conv:42", 7n), { reason: "ALREADY_PAST", retryable: false, uid: undefined });
+  assert.equal((await main.next("conv:42")).value, 1_001n);
+  const bytes = ["ff00", "20", "0d0a", "c3bc"].map((hex) => Buffer.from(hex, "hex"));
+  const keys = [...bytes, "x".repeat(512), ...Array.from({ length: 20_000 }, (_, index) => `many:${index}`)];
+  const forwarded = await dev.forwarded();
+  const results = await main.nextMany([...keys, bytes[0] as Buffer]);
+  const expected = [...keys.map(() => 1n), 2n];
+  assert.ok(results.every((result, index) => result instanceof Allocation && result.value === expected[index]));
+  const read = await main.currentMany([bytes[0] as Buffer, "ü", "conv:42", "none"]);
+  assert.deepEqual(
+    read.map((result) => (result instanceof Current ? result.value : result.reason)),
+    [2n, 1n, 1_001n, 0n],
+  );
+  for (let number = 0; number < 100; number++) {
+    await main.next(`many:${number}`);
+  }
+  assert.equal(await dev.forwarded(), forwarded);
+  await assert.rejects(client.keyspace("tweets").next("a"), unknown);
+  await assert.rejects(client.series("main"), { reason: "UNKNOWN_SERIES" });
+});
+
 test("a signal aborts a call, and the client goes on", async () => {
   await using client = await open();
   const uid = freshUid();

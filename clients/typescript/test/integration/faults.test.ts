@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Client, Current, SeqError } from "../../src/index.js";
-import { eventually, SeparateSet } from "../cluster.js";
+import { eventually, SeparateSet, seqsvr } from "../cluster.js";
 import { Load, type LoadReport } from "../order.js";
 
 /** Uids of all sections, of which each owner has some. */
@@ -34,6 +34,28 @@ test("kill -9 of an owner fails no call, and breaks no order", async (t) => {
   const report = await underLoad(set, async ({ allocs }) => {
     await allocs[0]?.server.stop("SIGKILL");
   });
+  t.diagnostic(`${report.calls} calls, ${report.lost} lost attempts, the longest ${Math.round(report.longestMs)} ms`);
+  assert.deepEqual(report.violations, []);
+  assert.deepEqual(report.failed, []);
+});
+
+test("kill -9 of an owner fails no call for a key, and breaks no order", async (t) => {
+  const set = await SeparateSet.start({ allocs: 2 });
+  t.after(() => set.stop());
+  await using client = await set.open({ deadlineMs: 5_000 });
+  await seqsvr("keyspace", "create", "main", "--yes", ...set.at());
+  const main = client.keyspace("main");
+  // The keys are in buckets of both owners.
+  const keys = UIDS.map((uid) => `conv:${uid}`);
+  const areServed = async () => (await main.currentMany(keys)).every((result) => result instanceof Current);
+  await eventually("all buckets are served", areServed);
+  const load = new Load({ nextN: (uid, count) => main.nextN(`conv:${uid}`, count) }, UIDS, 16);
+  await eventually("the load runs", () => load.calls > 500);
+  await set.allocs[0]?.server.stop("SIGKILL");
+  const before = load.calls;
+  await eventually("the buckets are served again", areServed);
+  await eventually("the load goes on", () => load.calls > before + 500);
+  const report = await load.stop();
   t.diagnostic(`${report.calls} calls, ${report.lost} lost attempts, the longest ${Math.round(report.longestMs)} ms`);
   assert.deepEqual(report.violations, []);
   assert.deepEqual(report.failed, []);

@@ -15,7 +15,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { metricsObserver } from "../../examples/metrics.js";
 import { Allocation, Client, SeqError } from "../../src/index.js";
-import { type Dev, startDev } from "../cluster.js";
+import { type Dev, eventually, seqsvr, startDev } from "../cluster.js";
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
@@ -79,6 +79,8 @@ test("the examples run", async (t) => {
     const blocks = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code = ""]) => code);
     assert.ok(blocks.length >= 2);
     await using client = await Client.open({ seeds: seed });
+    await seqsvr("keyspace", "create", "main", "--yes", "--addr", seed);
+    await eventually("the keyspace is served", () => client.keyspace("main").current("conv:8f3a"));
     // Each block is a program, or goes on with the client of the first one.
     for (const block of blocks.filter((code) => !code.includes("https://"))) {
       const body = block.replace(/^import .*$/gm, "").replace(/^await using client = .*$/m, "");

@@ -37,7 +37,7 @@ test("a request goes to the owner with the epoch and the version of its route", 
     const number = await world.clock.run(client.next(uid));
     assert.deepEqual([number.value, number.prev, number.epoch, number.lost], [1n, 0n, 1n, 0]);
     const { at: _, ...seen } = world.requests().at(-1) ?? assert.fail();
-    assert.deepEqual(seen, { addr, method: "Next", uids: [uid], epoch: 1n, routeVersion: 6n });
+    assert.deepEqual(seen, { addr, method: "Next", uids: [uid], keys: [], epoch: 1n, routeVersion: 6n });
   }
 });
 
@@ -223,6 +223,22 @@ test("a call to nodes that cannot be reached fails with their error", async () =
   const error = await fails(world.clock.run(client.next(1n)), Unreachable);
   assert.deepEqual([error.reason, error.retryable, error.mayHaveApplied], ["UNREACHABLE", true, false]);
   assert.ok(error.attempts > 3);
+});
+
+test("a call goes on after its attempt timed out while every other node became suspect", async () => {
+  for (const coalesce of [false, true]) {
+    const world = new World();
+    const client = await world.open({ coalesce });
+    world.hung.add(NODE_1);
+    const call = client.next(1n);
+    // The attempt ends at a third of the deadline, because at its start the other node could have served.
+    await world.clock.advance(1_500);
+    world.shared?.suspects.add(NODE_2);
+    world.down.add(NODE_2);
+    world.hung.delete(NODE_1);
+    const { value, lost } = await world.clock.run(call);
+    assert.deepEqual([value, lost], [1n, 1]);
+  }
 });
 
 test("a node that hangs costs a third of the deadline, and is suspect then", async () => {

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { RoutesSchema } from "../../src/generated/seqsvr/v1/route_pb.js";
-import { type Route, Routes, RoutesError, replaces } from "../../src/routes.js";
+import { replaces } from "../../src/merge.js";
+import { type Route, Routes, RoutesError } from "../../src/routes.js";
 import { FakeClock } from "../fake_clock.js";
 
 /** Returns a table of set 1 with uids 0..100 in ten sections, with changes. */

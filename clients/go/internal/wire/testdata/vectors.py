@@ -20,7 +20,7 @@ from google.protobuf.duration_pb2 import Duration  # noqa: E402
 from google.protobuf.message import Message  # noqa: E402
 from google.rpc import error_details_pb2, status_pb2  # noqa: E402
 
-from seqsvr.v1 import ids_pb2, route_pb2, series_pb2  # noqa: E402
+from seqsvr.v1 import ids_pb2, keys_pb2, route_pb2, series_pb2  # noqa: E402
 from seqsvr.v1 import sequence_pb2 as pb  # noqa: E402
 
 OUT = HERE / "vectors.json"
@@ -49,11 +49,21 @@ def routes() -> route_pb2.Routes:
     )
 
 
+def routes_with_buckets() -> route_pb2.Routes:
+    """The same with a keyspace and the routes of its buckets."""
+    table = routes()
+    lanes = series_pb2.Lanes(count=16_384, per_section=1, first_section=400, keys=series_pb2.Hashing(digest=MAX))
+    table.series.append(series_pb2.StoredSeries(name="main", lanes=lanes, created_ms=2, home_set_id=3))
+    table.lane_runs.append(route_pb2.RouteRun(first_section=400, sections=16, owner=2, epoch=1))
+    return table
+
+
 def routes_with_lanes() -> route_pb2.Routes:
     """The same with fields that the client skips."""
-    table = routes()
-    table.series[0].lanes.CopyFrom(series_pb2.Lanes(count=1024, per_section=64))
-    table.lane_runs.append(route_pb2.RouteRun(first_section=400, sections=16, owner=2, epoch=1))
+    table = routes_with_buckets()
+    lanes = table.series[1].lanes
+    lanes.start, lanes.margin, lanes.keys.seed = 5, 6, b"s" * 16
+    lanes.clock.CopyFrom(series_pb2.TickClock(unit_ms=1))
     return table
 
 
@@ -93,6 +103,7 @@ VECTORS: dict[str, Message] = {
     "AdvanceResponse": pb.AdvanceResponse(epoch=4),
     "GetRoutesRequest": pb.GetRoutesRequest(known_version=2**32),
     "GetRoutesResponse": pb.GetRoutesResponse(routes=routes()),
+    "GetRoutesResponse/buckets": pb.GetRoutesResponse(routes=routes_with_buckets()),
     "GetRoutesResponse/skipped": pb.GetRoutesResponse(routes=routes_with_lanes()),
     "Shape/counter": series_pb2.Shape(counter=series_pb2.CounterShape(offset=1, increment=10, max_id=2**63 - 1)),
     "Shape/timed": series_pb2.Shape(
@@ -108,6 +119,17 @@ VECTORS: dict[str, Message] = {
     "CurrentIdResponse": ids_pb2.CurrentIdResponse(id=2**63 - 1, exact=True, epoch=1),
     "AdvanceIdRequest": ids_pb2.AdvanceIdRequest(series="orders", to=2**53 + 1),
     "AdvanceIdResponse": ids_pb2.AdvanceIdResponse(epoch=1),
+    "NextKeyRequest": keys_pb2.NextKeyRequest(
+        keyspace="main", raw_key=b"conv:\xff\x00", count=1_000_000, route_version=0, epoch=MAX
+    ),
+    "NextKeysRequest": keys_pb2.NextKeysRequest(
+        keyspace="main", raw_keys=[b"a", b"", b"\xff"], counts=[1, 2, 300], route_version=5, known_epochs=[0, 1, 2**32]
+    ),
+    "CurrentKeyRequest": keys_pb2.CurrentKeyRequest(keyspace="main", raw_key=b"\r\n", route_version=1, epoch=2),
+    "CurrentKeysRequest": keys_pb2.CurrentKeysRequest(
+        keyspace="main", raw_keys=[b"k" * 512], route_version=0, known_epochs=[7]
+    ),
+    "AdvanceKeyRequest": keys_pb2.AdvanceKeyRequest(keyspace="main", raw_key=b"\0", to=2**62 - 1, route_version=0, epoch=1),
     "Status": status(),
     "Status/negative": status_pb2.Status(code=-1),
     "RetryInfo/negative": error_details_pb2.RetryInfo(retry_delay=Duration(seconds=-1, nanos=-5)),
