@@ -46,8 +46,9 @@ pub(super) fn execute<F: SequenceService>(
         ("myid", 2) => return replies.bulk(nodes.own().map_or(&b""[..], |own| own.id.as_bytes())),
         ("slots" | "shards" | "nodes" | "info", 2) => {}
         ("countkeysinslot", 3) | ("getkeysinslot", 4) => {
-            let text =
-                format_args!("CLUSTER {sub} is refused: a node keeps hashes of keys, and neither keys nor lists");
+            let text = format_args!(
+                "CLUSTER {sub} is refused: a node keeps hashes of keys, without a list or a count for each slot"
+            );
             return replies.error("ERR", text);
         }
         (sub, _) if CHANGING.contains(&sub) => {
