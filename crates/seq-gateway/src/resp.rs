@@ -1,6 +1,6 @@
 //! The Redis endpoint of an AllocSvr. Each uid is a Redis key, and INCR allocates its next number. If the settings name
-//! a keyspace, each key of Redis that names neither a uid nor a series is a key of this keyspace. On a port for clients of
-//! Redis Cluster, each key is a key of the keyspace, and clients send it to the owner of its slot (`cluster.rs`).
+//! a keyspace, each key of Redis that names neither a uid nor a series is a key of this keyspace. On a port for clients
+//! of Redis Cluster, each key is a key of the keyspace, and clients send it to the owner of its slot (`cluster.rs`).
 //!
 //! One endpoint runs on each core, in the core's runtime and with its own listener, as for gRPC. A connection has a
 //! limit on its memory, [`MAX_CONNECTION_BYTES`], and a timeout whenever the endpoint waits for the client. Numbers

@@ -27,6 +27,7 @@ use seq_gateway::resp::{self, ClusterNodes, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::connection::{Listener, Tls};
 use seq_kit::cores::Cores;
+use seq_kit::departure::Departure;
 use seq_kit::http::Checks;
 use seq_kit::listen;
 use seq_kit::memory::{MemoryBudget, MemoryMetrics};
@@ -236,9 +237,7 @@ pub(crate) fn start(
     let admission = Admission::new(&node, own_files(&config, ports.grpc.len()), connection_metrics(&node, &events))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let known: Vec<IpAddr> = config.spec.ips().collect();
-    let with_port =
-        config.spec.allocs.iter().filter_map(|alloc| Some((&*alloc.name, &**alloc.redis_cluster.as_ref()?)));
-    let cluster_nodes = ClusterNodes::new((cluster, &set, &node), with_port);
+    let shown = cluster_nodes(cluster, &config);
     let identity = Identity {
         set: set.clone(),
         node: node.clone(),
@@ -254,16 +253,8 @@ pub(crate) fn start(
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
     let memory = ports.memory(&admission, &events, endpoints.tasks());
     let (sockets, resp) = ports.by_thread(&node, &known);
-    let departure = ready.departure();
-    let counted = || (admission.clone(), &events);
-    let cluster_node = RespNode::of_cluster(
-        (resp.clone(), cluster_nodes),
-        counted(),
-        tenants.clone(),
-        memory.clone(),
-        departure.clone(),
-    );
-    let resp = RespNode::new(resp, counted(), tenants.clone(), memory.clone(), departure.clone());
+    let counted = (&admission, &events);
+    let [resp, cluster_node] = redis_nodes((resp, shown), counted, tenants.as_ref(), (&memory, ready.departure()));
     let grpc_node = grpc::Node { admin, ready, beside: Routes::default(), admission, allocate_on_get, tenants, memory };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
@@ -307,6 +298,28 @@ pub(crate) fn start(
     );
     background.allocator(allocator.clone());
     Ok(allocator)
+}
+
+/// Returns the nodes of the set that have a port for clients of Redis Cluster, with their addresses in the set file.
+fn cluster_nodes(cluster: &str, config: &AllocConfig) -> ClusterNodes {
+    let allocs = config.spec.allocs.iter();
+    let with_port = allocs.filter_map(|alloc| Some((&*alloc.name, alloc.redis_cluster.as_deref()?)));
+    ClusterNodes::new((cluster, &config.spec.name, &config.name), with_port)
+}
+
+/// Creates the states of the Redis port and of the port for clients of Redis Cluster, which shows the nodes `shown`.
+fn redis_nodes(
+    (config, shown): (RespConfig, ClusterNodes),
+    (admission, events): (&Admission, &NodeEvents),
+    tenants: Option<&Tenants>,
+    (memory, departure): (&MemoryBudget, &Departure),
+) -> [RespNode; 2] {
+    let counted = || (admission.clone(), events);
+    let (tenants, memory, departure) = (|| tenants.cloned(), || memory.clone(), || departure.clone());
+    [
+        RespNode::new(config.clone(), counted(), tenants(), memory(), departure()),
+        RespNode::of_cluster((config, shown), counted(), tenants(), memory(), departure()),
+    ]
 }
 
 /// Returns the counts of open files that a node needs for itself. Each serving thread has its own connections to every

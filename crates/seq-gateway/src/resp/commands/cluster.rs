@@ -69,8 +69,8 @@ pub(super) fn execute<F: SequenceService>(
     }
 }
 
-/// Returns what the node does with a command whose slot belongs to another node. A command with keys of several slots is
-/// served by forwarding, because no node owns all of them.
+/// Returns what the node does with a command whose slot belongs to another node. A command with keys of several slots
+/// is served by forwarding, because no node owns all of them.
 pub(super) fn redirects<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>) -> Redirects {
     let redirects = endpoint.redirects();
     let step = match invocation.name {

@@ -47,8 +47,8 @@ pub(super) async fn get<F: SequenceService>(
     }
 }
 
-/// Reads the last number of the counter that the key of a command names. Encodes an error if the key names no counter, or if the
-/// counter cannot be read now.
+/// Reads the last number of the counter that the key of a command names. Encodes an error if the key names no counter,
+/// or if the counter cannot be read now.
 pub(super) async fn current<'a, F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
