@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use seq_testkit::eventually;
 
-use crate::cluster::{Place, Server, seqsvr_json};
+use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 use crate::redis::{Node, forwarded, python, run, tool};
 use crate::redis_keys::{Redis, ask};
 use crate::redis_node::{MODULES, has_module};
@@ -258,6 +258,21 @@ fn the_same_programs_run_against_redis_cluster_and_then_here() {
     let Node { host, port, .. } = &set.nodes[0];
     assert_eq!(ask(&cli, (host, port), &["MGET", "raw:1", "raw:2", "raw:3", "raw:4"]), "1\n1\n1\n1");
     assert!(set.forwarded() > 0, "a command with keys of several slots is forwarded");
+}
+
+#[test]
+fn an_allocator_with_the_port_names_a_keyspace() {
+    let place = Place::new();
+    let file = place.set_file("three-node.toml").display().to_string();
+    let addr = format!("{}:7475", place.host);
+    let line = format!("redis_cluster = \"{addr}\"\nredis = ");
+    let text = fs::read_to_string(&file).unwrap().replacen("redis = ", &line, 1);
+    fs::write(&file, text).unwrap();
+    let output = seqsvr(&["alloc", "--set", &file, "--name", "a1"]);
+    let faults = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("redis_cluster = \"{addr}\" of alloc a1: the setting redis.keyspace is empty");
+    assert_eq!(output.status.code(), Some(64), "{faults}");
+    assert!(faults.contains(&expected) && faults.contains("name it with redis.keyspace"), "{faults}");
 }
 
 /// Counts until its standard input ends. Prints each number with its key, and each error, of which it repeats the
