@@ -60,6 +60,7 @@ mod quorum;
 mod raw_http2;
 mod recover;
 mod redis;
+mod redis_cluster;
 mod redis_keys;
 mod redis_node;
 mod redis_twin;

@@ -14,12 +14,17 @@ use crate::cluster::{Place, Server, seqsvr_json};
 use crate::redis::{Node, forwarded, python, run, start_with, tool};
 
 /// A redis-server without persistence.
-struct Redis(Child);
+pub(crate) struct Redis(Child);
 
 impl Redis {
     fn start(program: &Path, host: &str, port: &str) -> Redis {
+        Redis::start_with(program, (host, port), &[])
+    }
+
+    /// Starts a server with more arguments.
+    pub(crate) fn start_with(program: &Path, (host, port): (&str, &str), more: &[&str]) -> Redis {
         let mut command = Command::new(program);
-        command.args(["--bind", host, "--port", port, "--save", "", "--appendonly", "no"]);
+        command.args(["--bind", host, "--port", port, "--save", "", "--appendonly", "no"]).args(more);
         let server = Redis(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
         eventually("redis-server listens", || TcpStream::connect(format!("{host}:{port}")).ok());
         server
@@ -41,7 +46,7 @@ fn start(place: &Place) -> (Server, Vec<Node>) {
 }
 
 /// Sends one command with redis-cli, and returns what it prints.
-fn ask(cli: &Path, (host, port): (&str, &str), args: &[&str]) -> String {
+pub(crate) fn ask(cli: &Path, (host, port): (&str, &str), args: &[&str]) -> String {
     let output = run(Command::new(cli).args(["-h", host, "-p", port]).args(args));
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }

@@ -170,6 +170,7 @@ pub(crate) fn spec(layout: &Layout, step: u64, store: String, allocators: usize)
         http: format!("127.0.0.1:{}", 3 * number + 1),
         peer: format!("127.0.0.1:{}", 3 * number + 2),
         redis: None,
+        redis_cluster: None,
         weight: 1,
         listen: Default::default(),
     };

@@ -56,7 +56,8 @@ impl Arrived {
     /// states for the section.
     pub(crate) fn machine(&self, call: &Call, section: SectionId, epoch: Epoch) -> PendingCall {
         let deadline = call.deadline.saturating_duration_since(self.since);
-        PendingCall::new(section, (call.hops, epoch), self.clocks, deadline, CallTimeouts::DEFAULTS)
+        let machine = PendingCall::new(section, (call.hops, epoch), self.clocks, deadline, CallTimeouts::DEFAULTS);
+        machine.with_redirects(call.redirects)
     }
 }
 

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use seq_core::calls::Redirects;
 use seq_core::route::RouteUpdate;
 use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Target, Uid};
 use tokio::time::Instant;
@@ -34,6 +35,8 @@ pub struct Call {
     pub deadline: Instant,
     /// Number of times that servers have forwarded the request.
     pub hops: u32,
+    /// Whether the request is forwarded to the owner of its section in this set. A forwarded request always is.
+    pub redirects: Redirects,
     /// Endpoint that the request came through, for the metrics.
     pub via: Via,
 }

@@ -228,7 +228,8 @@ impl PortKind {
             }
             (_, Needed::Node) => "name the gRPC port of a node: its `addr` in the set file".to_owned(),
             (_, Needed::Redis) => {
-                "name the port for clients of Redis: `redis` of an [[alloc]] in the set file".to_owned()
+                "name the port for clients of Redis: `redis` or `redis_cluster` of an [[alloc]] in the set file"
+                    .to_owned()
             }
         };
         Some(Failure::new(Exit::Usage, format!("{addr} {}", self.mismatch(needed)?)).hint(hint))

@@ -13,6 +13,7 @@
 //!
 //! **Invariant:** if an owner does not respond to a forwarded request, the later refusal of an item of that request
 //! states that numbers may have been consumed. A call that was forwarded as often as allowed is not forwarded again.
+//! A call whose client follows redirects itself is not forwarded to another node of this set.
 //! Only the node that first received a call sends it to another set. If that set refuses the call because the section
 //! moved, the node sends the call again at once only if the refusal names a newer epoch than the route or claim by
 //! which the call was sent. So no call is forwarded in a circle.
@@ -90,6 +91,18 @@ pub struct SetRoute {
     /// Epoch of the section in the newest routes. If the section is in another set, the epoch under which it arrived
     /// there.
     pub epoch: Epoch,
+}
+
+/// What a node does with a call whose section another node of its set owns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Redirects {
+    /// The node forwards the call to the owner.
+    #[default]
+    Forward,
+    /// The node refuses the call with [`Refusal::NotOwner`], because the call's client follows redirects itself, as
+    /// clients of Redis Cluster do. A call for a section in another set is forwarded to that set nevertheless, because
+    /// the client does not know the nodes of that set.
+    Refuse,
 }
 
 /// Destination of a forwarded call.
@@ -203,6 +216,7 @@ pub struct PendingCall {
     section: SectionId,
     /// Number of times that servers have forwarded the call.
     hops: u32,
+    redirects: Redirects,
     /// The newest epoch of the section in the request.
     epoch: Epoch,
     /// The epoch of the route or claim by which the call was last forwarded; `None` if it was not forwarded yet.
@@ -237,7 +251,27 @@ impl PendingCall {
     ) -> PendingCall {
         let (used, retry) = (None, timeouts.first_retry);
         let (claim, state, renewal_due) = (None, State::Ready, false);
-        PendingCall { section, hops, epoch, used, claim, arrived, deadline, timeouts, retry, state, renewal_due }
+        let redirects = Redirects::Forward;
+        PendingCall {
+            section,
+            hops,
+            redirects,
+            epoch,
+            used,
+            claim,
+            arrived,
+            deadline,
+            timeouts,
+            retry,
+            state,
+            renewal_due,
+        }
+    }
+
+    /// Returns the same machine, of a call that is forwarded or refused as `redirects` states.
+    #[must_use]
+    pub fn with_redirects(self, redirects: Redirects) -> PendingCall {
+        PendingCall { redirects, ..self }
     }
 
     /// Returns the section of the call's items.
@@ -304,6 +338,14 @@ impl PendingCall {
         self.renewal_due |= owner.is_none() || self.hops > 0;
         match owner {
             None => Step::Rest(self.wait(now, Refusal::Unserved { section }, false)),
+            // The handover to this node may end before a redirected client could be back here. The client would be sent
+            // to and fro in the meantime, and clients follow few redirects.
+            Some(_) if self.redirects == Redirects::Refuse && view.is_expected() => {
+                Step::Rest(self.wait(now, Refusal::NotOwner { section, owner }, false))
+            }
+            Some(_) if self.redirects == Redirects::Refuse => {
+                Step::Rest(Rest::Refuse(Refusal::NotOwner { section, owner }))
+            }
             // Nothing was sent, so the refusal states that no number was consumed.
             Some(_) if now >= self.deadline => Step::Rest(Rest::Refuse(Refusal::DeadlinePassed { section })),
             Some(to) if self.hops < limits::MAX_HOPS => {

@@ -119,6 +119,9 @@ pub struct AllocSpec {
     pub http: String,
     /// Address of the port for clients of Redis, "host:port"; `None` if the node has no such port.
     pub redis: Option<String>,
+    /// Address of the port for clients of Redis Cluster, "host:port"; `None` if the node has no such port. The clients
+    /// dial it, because the ports of all nodes name it.
+    pub redis_cluster: Option<String>,
     /// Weight of the node, `1 ..= limits::MAX_WEIGHT`. The node's share of the sections is proportional to the weight.
     pub weight: u32,
     /// Addresses at which the node listens instead of the addresses above.
@@ -136,12 +139,15 @@ pub struct AllocListen {
     pub http: Option<String>,
     /// Instead of [`AllocSpec::redis`].
     pub redis: Option<String>,
+    /// Instead of [`AllocSpec::redis_cluster`].
+    pub redis_cluster: Option<String>,
 }
 
 /// A port of a node, as its spec has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpec<'a> {
-    /// Key of the port's address in the set file: `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
+    /// Key of the port's address in the set file: `addr`, `raft`, `admin`, `peer`, `http`, `redis` or
+    /// `redis_cluster`.
     pub key: &'static str,
     /// The address that other processes dial; `None` if the node has no such port.
     pub addr: Option<&'a str>,
@@ -184,24 +190,26 @@ impl StoreSpec {
 impl AllocSpec {
     /// Returns the ports of the node.
     #[must_use]
-    pub fn ports(&self) -> [PortSpec<'_>; 4] {
-        let AllocSpec { addr, peer, http, redis, listen, .. } = self;
+    pub fn ports(&self) -> [PortSpec<'_>; 5] {
+        let AllocSpec { addr, peer, http, redis, redis_cluster, listen, .. } = self;
         [
             PortSpec { key: "addr", addr: Some(addr), listen: listen.addr.as_deref() },
             PortSpec { key: "peer", addr: Some(peer), listen: listen.peer.as_deref() },
             PortSpec { key: "http", addr: Some(http), listen: listen.http.as_deref() },
             PortSpec { key: "redis", addr: redis.as_deref(), listen: listen.redis.as_deref() },
+            PortSpec { key: "redis_cluster", addr: redis_cluster.as_deref(), listen: listen.redis_cluster.as_deref() },
         ]
     }
 
     /// Returns this AllocSvr with each address replaced by the address at which it listens.
     #[must_use]
     pub fn listening(&self) -> AllocSpec {
-        let AllocSpec { name, addr, peer, http, redis, weight, listen } = self.clone();
-        let AllocListen { addr: at, peer: peer_at, http: http_at, redis: redis_at } = listen;
+        let AllocSpec { name, addr, peer, http, redis, redis_cluster, weight, listen } = self.clone();
+        let AllocListen { addr: at, peer: peer_at, http: http_at, redis: redis_at, redis_cluster: cluster_at } = listen;
         let redis = redis.map(|redis| redis_at.unwrap_or(redis));
+        let redis_cluster = redis_cluster.map(|cluster| cluster_at.unwrap_or(cluster));
         let (addr, peer, http) = (at.unwrap_or(addr), peer_at.unwrap_or(peer), http_at.unwrap_or(http));
-        AllocSpec { name, addr, peer, http, redis, weight, listen: AllocListen::default() }
+        AllocSpec { name, addr, peer, http, redis, redis_cluster, weight, listen: AllocListen::default() }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use prost::Message;
-use seq_api::service::{Call, Item, SequenceService, Via};
+use seq_api::service::{Call, Item, Redirects, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion, Seq};
 use seq_kit::connection::Peer;
 use seq_kit::http::Checks;
@@ -52,7 +52,7 @@ impl RequestContext {
     pub(crate) fn call(&self, hops: u32) -> Result<Call, Refusal> {
         convert::check_hops(hops)?;
         let via = if hops == 0 { self.via } else { Via::Forwarded };
-        Ok(Call { deadline: self.deadline.at, hops, via })
+        Ok(Call { deadline: self.deadline.at, hops, redirects: Redirects::Forward, via })
     }
 }
 

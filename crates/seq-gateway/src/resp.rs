@@ -1,5 +1,6 @@
 //! The Redis endpoint of an AllocSvr. Each uid is a Redis key, and INCR allocates its next number. If the settings name
-//! a keyspace, each key of Redis that names neither a uid nor a series is a key of this keyspace.
+//! a keyspace, each key of Redis that names neither a uid nor a series is a key of this keyspace. On a port for clients
+//! of Redis Cluster, each key is a key of the keyspace, and clients send it to the owner of its slot (`cluster.rs`).
 //!
 //! One endpoint runs on each core, in the core's runtime and with its own listener, as for gRPC. A connection has a
 //! limit on its memory, [`MAX_CONNECTION_BYTES`], and a timeout whenever the endpoint waits for the client. Numbers
@@ -37,6 +38,7 @@ use crate::latency::Latency;
 
 mod allocate;
 mod auth;
+mod cluster;
 mod commands;
 mod connection;
 mod encode;
@@ -44,6 +46,8 @@ mod incr_batch;
 pub mod parse;
 mod tables;
 mod transaction;
+
+pub use cluster::ClusterNodes;
 
 /// Limit on the bytes of a key's prefix. With this limit, ten thousand of the longest keys fit into
 /// [`parse::MAX_COMMAND_BYTES`].
@@ -204,6 +208,8 @@ pub struct RespNode(Arc<Node>);
 
 struct Node {
     config: RespConfig,
+    /// The nodes that are shown to clients of Redis Cluster; `None` if the port is for other clients.
+    cluster: Option<ClusterNodes>,
     /// Admission of connections.
     admission: Admission,
     auth_failures: auth::AuthFailures,
@@ -230,6 +236,31 @@ impl RespNode {
         memory: MemoryBudget,
         departure: Departure,
     ) -> RespNode {
+        RespNode::with((config, None), (admission, events), tenants, memory, departure)
+    }
+
+    /// Creates the state of a node, as [`RespNode::new`] does, for its port for clients of Redis Cluster. `nodes` are
+    /// the nodes of the set that have such a port. On this port, each key is a key of the keyspace in `config`, also
+    /// if it names a uid or a series on another port.
+    #[must_use]
+    pub fn of_cluster(
+        (config, nodes): (RespConfig, ClusterNodes),
+        (admission, events): (Admission, &NodeEvents),
+        tenants: Option<Tenants>,
+        memory: MemoryBudget,
+        departure: Departure,
+    ) -> RespNode {
+        let config = RespConfig { id_prefix: String::new(), ..config };
+        RespNode::with((config, Some(nodes)), (admission, events), tenants, memory, departure)
+    }
+
+    fn with(
+        (config, cluster): (RespConfig, Option<ClusterNodes>),
+        (admission, events): (Admission, &NodeEvents),
+        tenants: Option<Tenants>,
+        memory: MemoryBudget,
+        departure: Departure,
+    ) -> RespNode {
         let auth_failures = auth::AuthFailures::new(admission.node(), events);
         let denied = denied_requests(admission.node(), events);
         let respond: Respond = |_, status| status.clone().into_http();
@@ -238,6 +269,7 @@ impl RespNode {
         let (last_id, started) = (AtomicU64::new(0), Instant::now());
         RespNode(Arc::new(Node {
             config,
+            cluster,
             admission,
             auth_failures,
             guard,
@@ -250,12 +282,21 @@ impl RespNode {
     }
 }
 
+impl Node {
+    /// Returns the name of the mode that the port has in Redis.
+    fn mode(&self) -> &'static str {
+        if self.cluster.is_some() { "cluster" } else { "standalone" }
+    }
+}
+
 /// State shared by the connections of one endpoint.
 struct Endpoint<F> {
     service: F,
     latency: Latency,
     id_counts: Arc<IdCounts>,
     node: Arc<Node>,
+    /// The table of slots that the port shows to clients of Redis Cluster.
+    newest: cluster::Newest,
     /// Whether connections must end. It is set before `stop` is cancelled, which wakes the waiting connections.
     stopping: AtomicBool,
     stop: CancellationToken,
@@ -296,7 +337,8 @@ pub fn serve<F: SequenceService>(
     let (latency, node) = (Latency::new(set), node.0.clone());
     let (stopping, stop) = (AtomicBool::new(false), CancellationToken::new());
     let id_counts = IdCounts::start(set, group);
-    let endpoint = Arc::new(Endpoint { service, latency, id_counts, node, stopping, stop });
+    let newest = cluster::Newest::default();
+    let endpoint = Arc::new(Endpoint { service, latency, id_counts, node, newest, stopping, stop });
     let tasks = group.clone();
     group.spawn("redis endpoint", Kind::Critical, async move {
         loop {

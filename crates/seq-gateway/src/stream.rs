@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
 use prost::Message as _;
-use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
+use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, Redirects, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
 use seq_tenant::{Caller, Session};
@@ -172,7 +172,7 @@ impl<F: SequenceService> Responses<F> {
                 self.done.push_back(respond(tag, response));
             } else {
                 let deadline = timeout.map_or_else(Deadline::unstated, Deadline::stated);
-                let call = Call { deadline: deadline.at, hops, via };
+                let call = Call { deadline: deadline.at, hops, redirects: Redirects::Forward, via };
                 let (items, mut results) = (items[range].to_vec(), results.to_vec());
                 let handlers = self.handlers.clone();
                 self.pending_items += items.len();

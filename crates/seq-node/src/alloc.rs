@@ -94,7 +94,8 @@ fn serve(args: &AllocArgs, file: &Path, name: &str) -> anyhow::Result<Exit> {
         let message = format!("{}: set {} has no allocator {name:?}", file.display(), set.spec.name);
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
-    let spec = spec.clone();
+    let (spec, cluster) = (spec.clone(), set.cluster());
+    alloc_node::check_redis_cluster(&spec, &settings)?;
     let credentials = security::of_node(&set, Role::Alloc, name)?;
     settings.check_secure(credentials.is_some())?;
     if credentials.is_none() {
@@ -129,13 +130,13 @@ fn serve(args: &AllocArgs, file: &Path, name: &str) -> anyhow::Result<Exit> {
         let mut checks = process.checks();
         let stages = (&mut background, &mut endpoints);
         let view = (checks.clone(), reported.clone());
-        let allocator = alloc_node::start(config, (ports, dial), view, stages, process.shutdown_timeout())?;
+        let allocator = alloc_node::start((config, &cluster), (ports, dial), view, stages, process.shutdown_timeout())?;
         allocator.add_checks(&mut checks);
         let set = live_set((file, name), running, allocator.clone());
         process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(set), reported });
         process.push(background);
         process.push(endpoints);
-        tracing::info!(name, grpc = at.addr, peers = at.peer, redis = at.redis, http = %http.local_addr()?, threads, "listening");
+        tracing::info!(name, grpc = at.addr, peers = at.peer, redis = at.redis, redis_cluster = at.redis_cluster, http = %http.local_addr()?, threads, "listening");
         process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
         process.serve_on().await;

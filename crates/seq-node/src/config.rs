@@ -96,7 +96,8 @@ struct Checked {
 struct ListenView {
     set: String,
     node: String,
-    /// Key of the port's address: `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
+    /// Key of the port's address: `addr`, `raft`, `admin`, `peer`, `http`, `redis` or
+    /// `redis_cluster`.
     port: &'static str,
     addr: String,
     listen: String,

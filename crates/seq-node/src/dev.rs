@@ -258,8 +258,13 @@ impl Sockets {
                     alloc.addr = anywhere();
                     alloc.peer = anywhere();
                     alloc.redis = alloc.redis.take().map(|_| anywhere());
+                    alloc.redis_cluster = alloc.redis_cluster.take().map(|_| anywhere());
                 }
             }
+        }
+        if settings.redis.keyspace.is_empty() {
+            // Without a keyspace, the port would have no keys.
+            files.iter_mut().flat_map(|file| &mut file.spec.allocs).for_each(|alloc| alloc.redis_cluster = None);
         }
         let first = &mut files[0].spec.allocs[0];
         first.addr = args.grpc.clone().unwrap_or_else(|| first.addr.clone());
@@ -288,6 +293,7 @@ impl SetSockets {
             alloc.addr = ports.grpc[0].local_addr()?.to_string();
             alloc.peer = ports.peer_addr()?.expect("an AllocSvr has the port");
             alloc.redis = ports.redis_addr()?;
+            alloc.redis_cluster = ports.redis_cluster_addr()?;
             allocs.push(ports);
         }
         Ok(SetSockets { spec, cluster, stores, allocs })
@@ -323,6 +329,7 @@ async fn start(
             .with_context(|| format!("cannot write {}", without_series.display()))?;
     }
     let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
+    let mut clusters = Vec::new();
     for SetSockets { spec, cluster, stores, allocs } in sets {
         stages.push(start_stores((&spec, &cluster), stores, data, (settings, reported), &mut checks).await?);
         // Every set after the first is created in the cluster of the first set, which exists by now.
@@ -337,14 +344,15 @@ async fn start(
         }
         specs.push(spec);
         ports.push(allocs);
+        clusters.push(cluster);
     }
     let sections = series::sections(&mut store_of(&specs[0])).await?;
 
     let (mut background, mut endpoints) = (Stage::new("allocators"), Stage::new("endpoints"));
     let mut allocators = Vec::new();
-    let ports =
-        specs.iter().zip(ports).flat_map(|(spec, ports)| spec.allocs.iter().zip(ports).map(move |both| (spec, both)));
-    for (spec, (alloc, ports)) in ports {
+    let sets = specs.iter().zip(&clusters).zip(ports);
+    let ports = sets.flat_map(|(set, ports)| set.0.allocs.iter().zip(ports).map(move |both| (set, both)));
+    for ((spec, cluster), (alloc, ports)) in ports {
         let config = AllocConfig {
             spec: spec.clone(),
             name: alloc.name.clone(),
@@ -357,7 +365,7 @@ async fn start(
             events: NodeEvents::default(),
         };
         let allocator = alloc_node::start(
-            config,
+            (config, cluster),
             (ports, Dial::tcp()),
             (Checks::new(), reported.clone()),
             (&mut background, &mut endpoints),

@@ -227,10 +227,8 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
     let memory = ports.memory(&admission, &node.events, endpoints.tasks());
     let (sockets, resp) = ports.by_thread(&node.name, &[]);
     let departure = node.checks.departure();
-    let of_redis = |config| {
-        RespNode::new(config, (admission.clone(), &node.events), tenants.clone(), memory.clone(), departure.clone())
-    };
-    let resp = resp.map(of_redis);
+    let resp =
+        RespNode::new(resp, (admission.clone(), &node.events), tenants.clone(), memory.clone(), departure.clone());
     let grpc_node = grpc::Node {
         admin: admin_view(node, tls),
         ready: node.checks.clone(),
@@ -243,8 +241,12 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
     let (node, tasks) = (node.clone(), endpoints.tasks().clone());
     let name = node.name.clone();
     let cores = Cores::start(&name, sockets, move |Sockets { grpc: listener, redis, .. }| {
-        let endpoint =
-            Endpoint { node: node.clone(), grpc: grpc_node.clone(), listener, redis: redis.zip(resp.clone()) };
+        let endpoint = Endpoint {
+            node: node.clone(),
+            grpc: grpc_node.clone(),
+            listener,
+            redis: redis.map(|redis| (redis, resp.clone())),
+        };
         let tasks = tasks.clone();
         async move {
             tasks.spawn("endpoints", Kind::Critical, endpoint.serve(tasks.clone()));

@@ -10,6 +10,8 @@ pub enum Port {
     Callers,
     /// Port of an AllocSvr or a proxy, for clients of Redis.
     Redis,
+    /// Port of an AllocSvr, for clients of Redis Cluster.
+    RedisCluster,
     /// Port of an AllocSvr, for other AllocSvrs.
     AllocPeers,
     /// Port of a StoreSvr, for other members of the store, for AllocSvrs and for stores of other sets.
@@ -47,7 +49,7 @@ pub const COMMON: [&str; 3] =
 pub const STATUS: &str = "seqsvr.v1.StatusService";
 
 /// The table.
-pub const TABLE: [Row; 7] = [
+pub const TABLE: [Row; 8] = [
     Row {
         port: Port::Callers,
         key: "`addr` of an `[[alloc]]`; `--listen` of a proxy",
@@ -66,6 +68,14 @@ pub const TABLE: [Row; 7] = [
         port: Port::Redis,
         key: "`redis` of an `[[alloc]]`; `--redis` of a proxy",
         peers: "clients of Redis",
+        services: &[],
+        others: &[REDIS],
+        accepted: "no node dials it",
+    },
+    Row {
+        port: Port::RedisCluster,
+        key: "`redis_cluster` of an `[[alloc]]`",
+        peers: "clients of Redis Cluster",
         services: &[],
         others: &[REDIS],
         accepted: "no node dials it",
@@ -188,7 +198,12 @@ expected server and the identity that was found. Operators' commands and clients
         let own: BTreeSet<&str> =
             roles::TABLE.iter().map(|row| row.service).filter(|service| !COMMON.contains(service)).collect();
         for service in own {
-            assert_eq!(placed(service), if service == STATUS { 5 } else { 1 }, "{service}");
+            let ports = match service {
+                STATUS => 5,
+                REDIS => 2,
+                _ => 1,
+            };
+            assert_eq!(placed(service), ports, "{service}");
         }
         for service in TABLE.iter().flat_map(|row| row.services) {
             assert!(roles::TABLE.iter().any(|row| row.service == *service), "{service} has rights");

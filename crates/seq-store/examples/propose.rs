@@ -131,6 +131,7 @@ fn spec(addrs: &[String]) -> SetSpec {
             peer: addr.clone(),
             addr,
             redis: None,
+            redis_cluster: None,
             weight: 1,
             listen: Default::default(),
         }],

@@ -139,7 +139,7 @@ fn spec(allocs: usize) -> SetSpec {
     let alloc = |id| {
         let name = format!("a{id}");
         let [addr, peer, http] = [0, 2, 1].map(|port| format!("{name}:{}", net::PORT + port));
-        AllocSpec { name, addr, peer, http, redis: None, weight: 1, listen: Default::default() }
+        AllocSpec { name, addr, peer, http, redis: None, redis_cluster: None, weight: 1, listen: Default::default() }
     };
     SetSpec {
         name: "simulated".to_owned(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seq_alloc::AllocOptions;
-use seq_api::service::{Call, SequenceService, Via};
+use seq_api::service::{Call, Redirects, SequenceService, Via};
 use seq_core::{AdvanceLimit, Epoch, NodeId, Refusal, SectionId, Seq, Target, Uid, limits};
 use seq_kit::tasks::Kind;
 use seq_proto::v1;
@@ -126,6 +126,21 @@ async fn a_call_is_forwarded_twice_at_most() {
     assert_eq!(one.allocator.next(forwarded(2), ask(THEIRS, 1)).await, Err(not_owner));
     assert_eq!(one.allocator.status().forwarded, 0);
     assert_eq!(one.allocator.next(Call { hops: 1, ..call() }, ask(THEIRS, 1)).await, Ok(given(1, 0, 1)));
+}
+
+#[tokio::test]
+async fn a_call_whose_client_follows_redirects_is_not_forwarded() {
+    let (_world, one, two) = two_nodes().await;
+    let redirected = || Call { redirects: Redirects::Refuse, ..call() };
+    let theirs = Refusal::NotOwner { section: SectionId(SECTIONS / 2), owner: Some(NodeId(2)) };
+    assert_eq!(one.allocator.next(redirected(), ask(THEIRS, 1)).await, Err(theirs));
+    let asks = [Ok(ask(THEIRS, 1)), Ok(ask(1, 1)), Ok(ask(THEIRS, 1))];
+    let results = one.allocator.next_many(redirected(), &asks).await;
+    assert_eq!(results, [Err(theirs), Ok(given(1, 0, 1)), Err(theirs)]);
+    assert_eq!(one.allocator.current(redirected(), Uid(THEIRS), Epoch(0)).await, Err(theirs));
+    let advanced = one.allocator.advance(redirected(), Uid(THEIRS), Target::new(5).unwrap(), Epoch(0)).await;
+    assert_eq!((advanced, one.allocator.status().forwarded), (Err(theirs), 0));
+    assert_eq!(two.allocator.next(redirected(), ask(THEIRS, 1)).await, Ok(given(1, 0, 1)));
 }
 
 #[tokio::test]

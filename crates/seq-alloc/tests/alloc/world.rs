@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_api::clock::Clock;
-use seq_api::service::{Allocation, Call, Item, SequenceService, Via};
+use seq_api::service::{Allocation, Call, Item, Redirects, SequenceService, Via};
 use seq_core::layout::SectionRun;
 use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_core::state::{Home, SetDefinition};
@@ -205,6 +205,7 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
         peer: format!("127.0.0.1:{}", port + 2),
         http: format!("127.0.0.1:{}", port + 1),
         redis: None,
+        redis_cluster: None,
         weight: 1,
         listen: Default::default(),
     };
@@ -237,7 +238,7 @@ pub(crate) fn slow() -> AllocOptions {
 }
 
 pub(crate) fn call() -> Call {
-    Call { deadline: Instant::now() + PATIENCE, hops: 0, via: Via::Grpc }
+    Call { deadline: Instant::now() + PATIENCE, hops: 0, redirects: Redirects::Forward, via: Via::Grpc }
 }
 
 /// Returns a call that waits a short time.

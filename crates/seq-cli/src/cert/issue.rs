@@ -109,7 +109,7 @@ fn nodes(cluster: &str, set: &SetSpec) -> anyhow::Result<Vec<(Identity, Vec<Stri
         (Role::Store, &store.name, addrs.collect::<Vec<_>>())
     });
     let allocs = set.allocs.iter().map(|alloc| {
-        let addrs = [&alloc.addr, &alloc.peer, &alloc.http].into_iter().chain(&alloc.redis);
+        let addrs = [&alloc.addr, &alloc.peer, &alloc.http].into_iter().chain(&alloc.redis).chain(&alloc.redis_cluster);
         (Role::Alloc, &alloc.name, addrs.collect::<Vec<_>>())
     });
     stores

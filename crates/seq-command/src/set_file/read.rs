@@ -11,11 +11,12 @@ use seq_kit::config::fields::{Fields, Reader};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// Offsets that are added to the port of `addr` for ports that the file does not state. `FOR_NODES` is for the Raft
-/// port or the port for peers, `HTTP` for the port for metrics and probes, and `OPTIONAL` for the admin port or the
-/// Redis port.
+/// port or the port for peers, `HTTP` for the port for metrics and probes, `OPTIONAL` for the admin port or the Redis
+/// port, and `CLUSTER` for the port for clients of Redis Cluster.
 const FOR_NODES: u16 = 1;
 const HTTP: u16 = 2;
 const OPTIONAL: u16 = 3;
+const CLUSTER: u16 = 4;
 
 /// Maximum number of stores whose definitions are read from a file. A valid set has fewer. If a file contains more
 /// stores than this, they are only counted.
@@ -93,15 +94,18 @@ fn alloc(mut fields: Fields<'_>, followed: &mut BTreeSet<String>, reader: &mut R
     let peer = ports.required("peer", FOR_NODES);
     let http = ports.required("http", HTTP);
     let redis = ports.optional("redis", OPTIONAL);
+    let redis_cluster = ports.optional("redis_cluster", CLUSTER);
     let weight = fields.optional("weight", reader).unwrap_or(1);
     let listen = fields.table("listen", reader).map(|mut fields| {
         let mut addr = |key| fields.optional(key, reader);
-        let listen = AllocListen { addr: addr("addr"), peer: addr("peer"), http: addr("http"), redis: addr("redis") };
+        let (at, peer, http) = (addr("addr"), addr("peer"), addr("http"));
+        let (redis, redis_cluster) = (addr("redis"), addr("redis_cluster"));
+        let listen = AllocListen { addr: at, peer, http, redis, redis_cluster };
         fields.end(reader);
         listen
     });
     fields.end(reader);
-    AllocSpec { name, peer, http, redis, weight, addr, listen: listen.unwrap_or_default() }
+    AllocSpec { name, peer, http, redis, redis_cluster, weight, addr, listen: listen.unwrap_or_default() }
 }
 
 /// Reader of a node's addresses other than `addr`.

@@ -166,24 +166,25 @@ store = [
 ]
 alloc = [
   { name = "a1", addr = "h1:7400", redis = true },
-  { name = "a2", addr = "h2:7400", http = "h2:9000" },
+  { name = "a2", addr = "h2:7400", http = "h2:9000", redis_cluster = true },
 ]
 "#;
 
 #[test]
 fn ports_follow_from_the_address_of_a_node() {
     let spec = parse(Path::new("im.toml"), SHORT).unwrap().spec;
-    let stores = spec.stores.iter().map(|one| [Some(&one.raft), Some(&one.http), one.admin.as_ref()]);
-    let allocs = spec.allocs.iter().map(|one| [Some(&one.peer), Some(&one.http), one.redis.as_ref()]);
+    let stores = spec.stores.iter().map(|one| [Some(&one.raft), Some(&one.http), one.admin.as_ref(), None]);
+    let allocs = spec.allocs.iter();
+    let allocs = allocs.map(|one| [Some(&one.peer), Some(&one.http), one.redis.as_ref(), one.redis_cluster.as_ref()]);
     let ports: Vec<_> = stores.chain(allocs).map(|ports| ports.map(|port| port.map_or("-", String::as_str))).collect();
     assert_eq!(
         ports,
         [
-            ["h1:7301", "h1:7302", "h1:7303"],
-            ["h2:7301", "h2:7302", "127.0.0.1:9"],
-            ["[::1]:7301", "[::1]:7302", "-"],
-            ["h1:7401", "h1:7402", "h1:7403"],
-            ["h2:7401", "h2:9000", "-"],
+            ["h1:7301", "h1:7302", "h1:7303", "-"],
+            ["h2:7301", "h2:7302", "127.0.0.1:9", "-"],
+            ["[::1]:7301", "[::1]:7302", "-", "-"],
+            ["h1:7401", "h1:7402", "h1:7403", "-"],
+            ["h2:7401", "h2:9000", "-", "h2:7404"],
         ]
     );
     // A derived address collides with another address, is above the last port, or follows from a malformed address.

@@ -73,8 +73,8 @@ struct Scenario {
 impl Machine for Scenario {
     /// Carries out one command of a scenario. The commands are:
     ///
-    /// * `call hops= deadline=` makes a call pending, with `epoch=` if the request names an epoch. `clock DURATION`
-    ///   lets time pass.
+    /// * `call hops= deadline=` makes a call pending, with `epoch=` if the request names an epoch, and with `redirects`
+    ///   if the client follows redirects itself. `clock DURATION` lets time pass.
     /// * These commands set the ownership of the section as the node, which is in set 1, knows it: `owned lease=holds`
     ///   or `lease=over`, `routes owner=NODE` or `owner=none`, with `expected` while a handover to the node is in
     ///   progress, and with `epoch=`; `routes set=SET epoch=` if the section is in another set.
@@ -90,7 +90,9 @@ impl Machine for Scenario {
             "call" => {
                 let (hops, deadline) = (command.get("hops"), command.get("deadline"));
                 let epoch = command.find("epoch").unwrap_or_default();
-                self.call = PendingCall::new(SECTION, (hops, epoch), clocks(), deadline, CallTimeouts::DEFAULTS);
+                let redirects = if command.has("redirects") { Redirects::Refuse } else { Redirects::Forward };
+                let call = PendingCall::new(SECTION, (hops, epoch), clocks(), deadline, CallTimeouts::DEFAULTS);
+                self.call = call.with_redirects(redirects);
                 self.now = Duration::ZERO;
                 self.unknown = UnknownAttempts::default();
             }

@@ -121,7 +121,7 @@ impl Findings {
                 self.addr(key("admin"), admin, Use::Dialled);
             }
             self.addr(key("http"), &store.http, Use::Listened);
-            self.listen(&format!("store[{index}]"), store.ports());
+            self.listen(&format!("store[{index}]"), &store.ports());
         }
     }
 
@@ -142,7 +142,10 @@ impl Findings {
             if let Some(redis) = &alloc.redis {
                 self.addr(key("redis"), redis, Use::Listened);
             }
-            self.listen(&format!("alloc[{index}]"), alloc.ports());
+            if let Some(redis_cluster) = &alloc.redis_cluster {
+                self.addr(key("redis_cluster"), redis_cluster, Use::Dialled);
+            }
+            self.listen(&format!("alloc[{index}]"), &alloc.ports());
             if !(1..=limits::MAX_WEIGHT).contains(&alloc.weight) {
                 self.add(key("weight"), SpecProblem::Weight { weight: alloc.weight });
             }
@@ -151,7 +154,7 @@ impl Findings {
 
     /// Checks the addresses at which a node listens. Two ports of one node must not listen at the same address. Two
     /// nodes may, because they can be on different machines.
-    fn listen(&mut self, node: &str, ports: [PortSpec<'_>; 4]) {
+    fn listen(&mut self, node: &str, ports: &[PortSpec<'_>]) {
         if ports.iter().all(|port| port.listen.is_none()) {
             return;
         }

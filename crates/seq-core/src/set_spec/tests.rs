@@ -19,6 +19,7 @@ fn alloc(id: u64) -> AllocSpec {
         addr,
         http,
         redis: None,
+        redis_cluster: None,
         weight: 1,
         listen: AllocListen::default(),
     }
@@ -256,6 +257,8 @@ fn places_to_listen() {
             |spec| spec.stores[0].listen.raft = Some("s1.example.com".into()),
             |spec| spec.stores[1].listen.addr = Some("127.0.0.1:7222".into()),
             |spec| spec.allocs[0].listen.redis = Some("0.0.0.0:7179".into()),
+            |spec| spec.allocs[0].redis_cluster = Some("0.0.0.0:7175".into()),
+            |spec| spec.allocs[1].redis_cluster = spec.allocs[0].addr.clone().into(),
             |spec| {
                 let listen = &mut spec.allocs[1].listen;
                 (listen.addr, listen.peer) = (Some("[::]:7100".into()), Some("[::]:7100".into()));
@@ -265,6 +268,8 @@ fn places_to_listen() {
             store[0].listen.raft: address "s1.example.com" is not host:port
             store[1].admin: "127.0.0.1:7222" is taken by store[1].listen.addr
             alloc[0].listen.redis: the node has no such port: state its key redis too, with the address that others dial, or remove this one
+            alloc[0].redis_cluster: address "0.0.0.0:7175" cannot be dialled: give the address under which others reach the node
+            alloc[1].redis_cluster: "a1.example.com:7100" is taken by alloc[0].addr
             alloc[1].listen.peer: "[::]:7100" is taken by alloc[1].listen.addr
         "#]],
     );

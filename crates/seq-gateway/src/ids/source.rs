@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use seq_api::ids::{IdRequest, IdSeries};
-use seq_api::service::{Call, Item, SequenceService, Via};
+use seq_api::service::{Call, Item, Redirects, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion, Target};
 use seq_ids::{Id, Shape};
 use seq_proto::v1;
@@ -60,7 +60,7 @@ impl IdContext<'_> {
     /// Returns the [`Call`], the context with which the service processes the request. The number of hops is 0, because
     /// a request for ids comes directly from a client. Nodes forward only the allocations that the request needs.
     fn call(&self) -> Call {
-        Call { deadline: self.deadline, hops: 0, via: Via::Id }
+        Call { deadline: self.deadline, hops: 0, redirects: Redirects::Forward, via: Via::Id }
     }
 }
 

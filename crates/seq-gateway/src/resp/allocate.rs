@@ -1,7 +1,7 @@
 //! Allocates the numbers of a batch of INCR commands with one request to the service, and writes the replies.
 
 use seq_api::keys::{KeyedItem, KeyedItems, Keyspace};
-use seq_api::service::{Allocation, DecodedItem, ItemReply, SequenceService, Via};
+use seq_api::service::{Allocation, DecodedItem, ItemReply, Redirects, SequenceService, Via};
 use seq_core::Refusal;
 use seq_kit::memory::{Account, OutOfMemory};
 use seq_tenant::Caller;
@@ -13,8 +13,15 @@ use crate::resp::commands::{self, call};
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::{Items, Keys, keys_of};
 
-/// Sender of a batch: its caller, and the account of the connection's memory.
-type Sender<'a> = (&'a Caller, &'a Account);
+/// Sender of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Sender<'a> {
+    pub(super) caller: &'a Caller,
+    /// Account of the connection's memory.
+    pub(super) account: &'a Account,
+    /// What the node does with items whose sections other nodes of its set own.
+    pub(super) redirects: Redirects,
+}
 
 /// Allocates the numbers of a batch and writes the replies. `batch` has the encoded commands of the items.
 pub(super) async fn allocate<F: SequenceService>(
@@ -36,7 +43,7 @@ pub(super) async fn allocate<F: SequenceService>(
 
 async fn of_uids<F: SequenceService>(
     endpoint: &Endpoint<F>,
-    (caller, account): Sender<'_>,
+    Sender { caller, account, redirects }: Sender<'_>,
     items: &mut Vec<DecodedItem>,
     results: &mut Vec<ItemReply<Allocation>>,
     replies: &mut Replies,
@@ -48,7 +55,7 @@ async fn of_uids<F: SequenceService>(
     // Without routes no owner is known. The client gets the error at once and may retry.
     if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {
         match account.charge(items.len() * ITEM_BYTES) {
-            Ok(_pending) => service.complete_batch(call(), items, results).await,
+            Ok(_pending) => service.complete_batch(call(redirects), items, results).await,
             Err(OutOfMemory) => results.iter_mut().for_each(|result| {
                 result.get_or_insert(Err(Refusal::OutOfMemory));
             }),
@@ -68,7 +75,7 @@ async fn of_uids<F: SequenceService>(
 /// limits of the caller's tenant admit.
 async fn of_keys<F: SequenceService>(
     endpoint: &Endpoint<F>,
-    (caller, account): Sender<'_>,
+    Sender { caller, account, redirects }: Sender<'_>,
     (batch, keyspace): (&[u8], &Keyspace),
     mut items: Vec<KeyedItem>,
     replies: &mut Replies,
@@ -80,7 +87,7 @@ async fn of_keys<F: SequenceService>(
         Ok(_) if items.is_empty() => Vec::new(),
         Ok(_pending) => {
             let items = KeyedItems { digest: keyspace.hashing.digest(), items };
-            endpoint.service.next_keys(call(), items).await
+            endpoint.service.next_keys(call(redirects), items).await
         }
         Err(OutOfMemory) => vec![Err(Refusal::OutOfMemory); items.len()],
     };

@@ -6,7 +6,7 @@
 //! or as `-LOADING` while the node has no routes, because Redis clients retry after both.
 
 use seq_api::keys::Keyspace;
-use seq_api::service::{Call, SequenceService, Via};
+use seq_api::service::{Call, Redirects, SequenceService, Via};
 use seq_core::{Count, Refusal, limits};
 use seq_kit::connection::Peer;
 use seq_proto::Reason;
@@ -18,11 +18,12 @@ use crate::resp::auth::{self, AuthOutcome};
 use crate::resp::encode::{Excerpt, Replies};
 use crate::resp::incr_batch::{Keys, integer};
 use crate::resp::parse::{Args, Command};
-use crate::resp::tables::{self, REDIS_VERSION, SERVED, Served, Unserved};
+use crate::resp::tables::{self, OF_CLUSTER, REDIS_VERSION, SERVED, Served, Unserved};
 use crate::resp::transaction::{MAX_QUEUED, MAX_QUEUED_BYTES, Transaction};
-use crate::resp::{Endpoint, Node};
+use crate::resp::{self, Endpoint, Node};
 use crate::timeout::{self, DEFAULT_TIMEOUT};
 
+mod cluster;
 mod counters;
 mod exact;
 mod ids;
@@ -53,6 +54,8 @@ pub(super) struct Session {
     transaction: Option<Transaction>,
     /// The transaction that an EXEC has completed, and that has to be executed next.
     pub(super) exec: Option<Transaction>,
+    /// Whether the commands of a transaction are being executed.
+    pub(super) executing: bool,
 }
 
 impl Session {
@@ -85,6 +88,7 @@ impl Session {
             wrong_passwords: 0,
             transaction: None,
             exec: None,
+            executing: false,
         }
     }
 
@@ -106,7 +110,8 @@ impl Session {
 
 /// Returns the node's mapping from keys to counters. `keyspace` is the keyspace in the node's settings.
 pub(super) fn keys<'a>(node: &'a Node, keyspace: Option<&'a Keyspace>) -> Keys<'a> {
-    Keys { prefix: node.config.prefix.as_bytes(), id_prefix: node.config.id_prefix.as_bytes(), keyspace }
+    let prefix = node.cluster.is_none().then_some(node.config.prefix.as_bytes());
+    Keys { prefix, id_prefix: node.config.id_prefix.as_bytes(), keyspace }
 }
 
 /// Encodes a refusal.
@@ -122,6 +127,9 @@ pub(super) fn refuse_key<F: SequenceService>(endpoint: &Endpoint<F>, replies: &m
     let retried = reason.retry().after().is_some();
     if retried && endpoint.has_no_routes() {
         return loading(replies);
+    }
+    if resp::cluster::refuse(endpoint, replies, refusal) {
+        return;
     }
     replies.error(if retried { "TRYAGAIN" } else { "ERR" }, format_args!("{reason} {refusal}"));
 }
@@ -148,12 +156,19 @@ struct Invocation<'a, 'b> {
     /// Number of times that the command is executed, each time with its own reply. It is above 1 only for an INCR of a
     /// series.
     times: u32,
+    /// What the node does with the command if another node of its set owns the slot of its keys.
+    redirects: Redirects,
 }
 
 impl<'a> Invocation<'a, '_> {
     /// Returns the arguments after the name.
     fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         self.args.iter().skip(1)
+    }
+
+    /// Returns the context with which the service processes a request for the command.
+    fn call(&self) -> Call {
+        call(self.redirects)
     }
 
     /// Returns argument `index`, counted from 1 after the name; empty if there is none.
@@ -201,7 +216,7 @@ async fn execute_times<F: SequenceService>(
     let name = &mut capitals[..called.len().min(MAX_NAME_BYTES)];
     name.copy_from_slice(&called[..called.len().min(MAX_NAME_BYTES)]);
     name.make_ascii_uppercase();
-    let invocation = Invocation { name, args: *args, times };
+    let invocation = Invocation { name, args: *args, times, redirects: Redirects::Forward };
     // This is the beginning of an HTTP request, which a web page can make a browser send to this port.
     if matches!(invocation.name, b"POST" | b"HOST:") {
         session.closing = true;
@@ -213,7 +228,7 @@ async fn execute_times<F: SequenceService>(
             None => replies.error("NOAUTH", format_args!("Authentication required.")),
         };
     }
-    if !check(called, &invocation, replies) {
+    if !check(&endpoint.node, called, &invocation, replies) {
         if let Some(transaction) = &mut session.transaction {
             transaction.fail();
         }
@@ -227,7 +242,11 @@ async fn execute_times<F: SequenceService>(
         let bounds = format_args!("a transaction has up to {MAX_QUEUED} commands and {MAX_QUEUED_BYTES} bytes");
         return replies.error("ERR", bounds);
     }
-    dispatch(endpoint, session, &invocation, replies).await;
+    let redirects = match session.executing {
+        true => Redirects::Forward,
+        false => cluster::redirects(endpoint, &invocation),
+    };
+    dispatch(endpoint, session, &Invocation { redirects, ..invocation }, replies).await;
 }
 
 /// Executes a command that [`check`] has accepted.
@@ -243,7 +262,7 @@ async fn dispatch<F: SequenceService>(
         }
         b"SEQ.ID" => ids::list(endpoint, session.sender.caller(), invocation, replies).await,
         b"INCR" | b"INCRBY" => incr(endpoint, session.sender.caller(), invocation, replies).await,
-        b"GET" => reads::get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
+        b"GET" => reads::get(endpoint, session.sender.caller(), invocation, replies).await,
         b"MGET" => reads::mget(endpoint, session.sender.caller(), invocation, replies).await,
         b"EXISTS" => reads::exists(endpoint, session.sender.caller(), invocation, replies).await,
         b"TYPE" | b"TTL" | b"PTTL" => {
@@ -253,7 +272,7 @@ async fn dispatch<F: SequenceService>(
         b"SETNX" => sets::setnx(endpoint, session.sender.caller(), invocation, replies).await,
         b"MSET" => sets::mset(endpoint, session.sender.caller(), invocation, replies).await,
         b"SEQ.NEXT" => exact::next(endpoint, session.sender.caller(), invocation, replies).await,
-        b"SEQ.GET" => exact::get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
+        b"SEQ.GET" => exact::get(endpoint, session.sender.caller(), invocation, replies).await,
         b"MULTI" | b"EXEC" | b"DISCARD" => transact(session, invocation.name, replies),
         // WATCH is not supported, so UNWATCH has nothing to do.
         b"UNWATCH" => replies.simple("OK"),
@@ -267,6 +286,9 @@ async fn dispatch<F: SequenceService>(
         b"HELLO" => hello(endpoint, session, invocation, replies).await,
         b"RESET" => reset(&endpoint.node, session, replies),
         b"SELECT" if invocation.get(1) == b"0" => replies.simple("OK"),
+        b"SELECT" if endpoint.node.cluster.is_some() && integer(invocation.get(1)).is_some() => {
+            replies.error("ERR", format_args!("SELECT is not allowed in cluster mode"));
+        }
         b"SELECT" => replies.error("ERR", format_args!("DB index is out of range: there is one, 0")),
         b"INFO" => replies.bulk(tables::info(&endpoint.node).as_bytes()),
         b"ROLE" => {
@@ -275,8 +297,9 @@ async fn dispatch<F: SequenceService>(
             replies.integer(0);
             replies.array(0);
         }
-        // This is the text of Redis. Clients recognize it, and then do not request the cluster's slots.
-        b"CLUSTER" => replies.error("ERR", format_args!("This instance has cluster support disabled")),
+        b"CLUSTER" => cluster::execute(endpoint, invocation, replies),
+        // Each node serves reads of its own slots, and a slot in migration is served by forwarding.
+        b"READONLY" | b"READWRITE" | b"ASKING" => replies.simple("OK"),
         b"COMMAND" => command(invocation, replies),
         b"CONFIG" => config(&endpoint.node, invocation, replies),
         b"CLIENT" => client(session, invocation, replies),
@@ -288,9 +311,10 @@ async fn dispatch<F: SequenceService>(
 }
 
 /// Returns whether a command is supported with the given number of arguments. Encodes an error if it is not.
-fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) -> bool {
+fn check(node: &Node, called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) -> bool {
     let count = invocation.args.count();
-    let known = SERVED.iter().find(|served| served.name.as_bytes().eq_ignore_ascii_case(called));
+    let of_cluster = node.cluster.iter().flat_map(|_| OF_CLUSTER);
+    let known = SERVED.iter().chain(of_cluster).find(|served| served.name.as_bytes().eq_ignore_ascii_case(called));
     let (unserved, arity) = match known {
         // SET has its own error for options.
         Some(served) if tables::takes(served.arity, count) || (invocation.name == b"SET" && count > 3) => return true,
@@ -366,7 +390,7 @@ async fn incr<F: SequenceService>(
 ) {
     let Some(counter) = counters::find(endpoint, invocation.get(1), replies) else { return };
     let Some(count) = amount(invocation, replies) else { return };
-    match counter.next(endpoint, caller, count).await {
+    match counter.next(endpoint, caller, invocation.call(), count).await {
         Ok(allocation) => replies.integer(allocation.value.0),
         Err(refusal) => counter.refuse(endpoint, replies, &refusal),
     }
@@ -511,7 +535,7 @@ async fn hello<F>(
         replies.bulk(key.as_bytes());
         replies.integer(value);
     }
-    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+    for (key, value) in [("mode", endpoint.node.mode()), ("role", "master")] {
         replies.bulk(key.as_bytes());
         replies.bulk(value.as_bytes());
     }
@@ -610,6 +634,6 @@ fn client(session: &mut Session, invocation: &Invocation<'_, '_>, replies: &mut 
 
 /// Returns the [`Call`], the context with which the service processes a request. It has the default timeout, because
 /// Redis clients state none.
-pub(super) fn call() -> Call {
-    Call { deadline: timeout::after(DEFAULT_TIMEOUT), hops: 0, via: Via::Resp }
+pub(super) fn call(redirects: Redirects) -> Call {
+    Call { deadline: timeout::after(DEFAULT_TIMEOUT), hops: 0, redirects, via: Via::Resp }
 }

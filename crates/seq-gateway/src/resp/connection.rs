@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use seq_api::keys::KeyedItem;
-use seq_api::service::{Allocation, DecodedItem, ItemReply, SequenceService};
+use seq_api::service::{Allocation, DecodedItem, ItemReply, Redirects, SequenceService};
 use seq_core::{Refusal, limits};
 use seq_kit::connection::Connection;
 use seq_kit::memory::{Charge, OutOfMemory};
@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::resp::Endpoint;
-use crate::resp::allocate::allocate;
+use crate::resp::allocate::{Sender, allocate};
 use crate::resp::commands::{self, Session};
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::{self, BatchEnd, Items};
@@ -217,6 +217,7 @@ impl<F: SequenceService> Client<F> {
         // A command on a key of an unknown keyspace is no part of a batch, and is refused when it is executed.
         let keyspace = endpoint.keyspace().ok().flatten();
         let keys = commands::keys(&endpoint.node, keyspace.as_deref());
+        let redirects = endpoint.redirects();
         let mut at = 0;
         let outcome = loop {
             // Before authentication and within a transaction, commands are parsed and executed one by one.
@@ -228,7 +229,8 @@ impl<F: SequenceService> Client<F> {
             let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                let sender = (self.session.sender.caller(), self.memory.account());
+                let (caller, account) = (self.session.sender.caller(), self.memory.account());
+                let sender = Sender { caller, account, redirects };
                 allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
             }
             match end {
@@ -286,7 +288,9 @@ impl<F: SequenceService> Client<F> {
         Err(End::Close)
     }
 
-    /// Executes the commands of a transaction. The replies to them are the items of one array.
+    /// Executes the commands of a transaction. The replies to them are the items of one array. None of them redirects a
+    /// client of Redis Cluster, because the client would repeat the whole transaction, of which the commands before
+    /// have already allocated numbers.
     async fn execute(
         &mut self,
         transaction: Transaction,
@@ -299,6 +303,7 @@ impl<F: SequenceService> Client<F> {
             return Ok(());
         };
         replies.array(commands);
+        self.session.executing = true;
         let (endpoint, mut parser, mut at) = (self.endpoint.clone(), Parser::default(), 0);
         let keyspace = endpoint.keyspace().ok().flatten();
         let keys = commands::keys(&endpoint.node, keyspace.as_deref());
@@ -307,7 +312,8 @@ impl<F: SequenceService> Client<F> {
             let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                let sender = (self.session.sender.caller(), self.memory.account());
+                let (caller, account) = (self.session.sender.caller(), self.memory.account());
+                let sender = Sender { caller, account, redirects: Redirects::Forward };
                 allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
             }
             match end {
@@ -322,6 +328,7 @@ impl<F: SequenceService> Client<F> {
                 self.send(replies).await?;
             }
         }
+        self.session.executing = false;
         Ok(())
     }
 

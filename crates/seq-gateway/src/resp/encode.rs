@@ -66,6 +66,19 @@ impl Replies {
         self.bytes.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
+    /// Encodes a text as a verbatim string, which is a bulk string in version 2.
+    pub(crate) fn verbatim(&mut self, text: &str) {
+        const FORMAT: &str = "txt:";
+        if self.resp3 {
+            self.line(b'=', (FORMAT.len() + text.len()) as u64);
+            self.bytes.extend_from_slice(FORMAT.as_bytes());
+            self.bytes.extend_from_slice(text.as_bytes());
+            self.end();
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
     /// Encodes the header of an array of `items` replies.
     pub(crate) fn array(&mut self, items: usize) {
         self.line(b'*', items as u64);

@@ -205,8 +205,8 @@ fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Increment> {
 /// Mapping from the keys of Redis to counters.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
-    /// Prefix of the keys that name uids.
-    pub(crate) prefix: &'a [u8],
+    /// Prefix of the keys that name uids; `None` if there are none.
+    pub(crate) prefix: Option<&'a [u8]>,
     /// Prefix of the keys that name series; empty if there are none.
     pub(crate) id_prefix: &'a [u8],
     /// Keyspace of all other keys; `None` if they name no counter.
@@ -242,12 +242,12 @@ impl Keys<'_> {
     /// Returns the uid that a key names; `None` if the key does not name a sequence.
     #[inline]
     pub(crate) fn uid(self, key: &[u8]) -> Option<Uid> {
-        number(key.strip_prefix(self.prefix)?).map(Uid)
+        number(key.strip_prefix(self.prefix?)?).map(Uid)
     }
 
     /// Returns an example of a key, for error texts.
     pub(crate) fn example(self) -> String {
-        let mut key = self.prefix.to_vec();
+        let mut key = self.prefix.unwrap_or_default().to_vec();
         let _ = key.write_all(b"42");
         String::from_utf8_lossy(&key).into_owned()
     }
@@ -292,7 +292,7 @@ mod tests {
 
     use super::*;
 
-    const KEYS: Keys<'_> = Keys { prefix: b"seq:", id_prefix: b"id:", keyspace: None };
+    const KEYS: Keys<'_> = Keys { prefix: Some(b"seq:"), id_prefix: b"id:", keyspace: None };
 
     fn keyspace() -> Keyspace {
         let buckets = SectionRun { first: SectionId(10), sections: BUCKETS.into() };

@@ -59,6 +59,14 @@ pub(super) const SERVED: &[Served] = &[
     served("unwatch", 1, &["noscript", "loading", "stale", "fast"], (0, 0)),
 ];
 
+/// Commands that only a port for clients of Redis Cluster supports, in addition to [`SERVED`]. COMMAND does not list
+/// them, because clients send them without a look at this list.
+pub(super) const OF_CLUSTER: &[Served] = &[
+    served("asking", 1, &["fast"], (0, 0)),
+    served("readonly", 1, &["loading", "stale", "fast"], (0, 0)),
+    served("readwrite", 1, &["loading", "stale", "fast"], (0, 0)),
+];
+
 /// Commands that would lower or remove a number, with their arities.
 #[rustfmt::skip]
 const LOWERING: &[(&str, i64)] = &[
@@ -239,7 +247,7 @@ pub(super) fn info(node: &Node) -> String {
     };
     line("# Server\r\nredis_version", &REDIS_VERSION);
     line("seqsvr_version", &env!("CARGO_PKG_VERSION"));
-    line("redis_mode", &"standalone");
+    line("redis_mode", &node.mode());
     line("process_id", &std::process::id());
     line("uptime_in_seconds", &node.started.elapsed().as_secs());
     line("\r\n# Clients\r\nconnected_clients", &node.admission.count());
@@ -247,9 +255,14 @@ pub(super) fn info(node: &Node) -> String {
     line("\r\n# Persistence\r\nloading", &0);
     line("\r\n# Replication\r\nrole", &"master");
     line("connected_slaves", &0);
-    line("\r\n# Sequences\r\nkey_prefix", &node.config.prefix);
-    line("id_key_prefix", &node.config.id_prefix);
-    line("keyspace", &node.config.keyspace);
+    if node.cluster.is_some() {
+        line("\r\n# Cluster\r\ncluster_enabled", &1);
+        line("\r\n# Sequences\r\nkeyspace", &node.config.keyspace);
+    } else {
+        line("\r\n# Sequences\r\nkey_prefix", &node.config.prefix);
+        line("id_key_prefix", &node.config.id_prefix);
+        line("keyspace", &node.config.keyspace);
+    }
     line("max_keys", &(MAX_ARGS - 1));
     text
 }

@@ -19,6 +19,7 @@ mod overload;
 mod raw;
 mod resp;
 mod resp_bad_input;
+mod resp_cluster;
 mod resp_commands;
 mod resp_exact;
 mod resp_ids;

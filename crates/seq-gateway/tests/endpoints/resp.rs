@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use seq_api::node_events::NodeEvents;
-use seq_gateway::resp::{self, RespConfig, RespNode};
+use seq_gateway::resp::{self, ClusterNodes, RespConfig, RespNode};
 use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::departure::Departure;
 use seq_kit::listen;
@@ -67,24 +67,23 @@ impl Port {
         port
     }
 
+    /// Starts a port for clients of Redis Cluster, of a node without routes.
+    pub(crate) fn of_cluster(config: RespConfig, nodes: ClusterNodes) -> Port {
+        let counted = (Admission::of("a1", 1_000, ConnectionMetrics::none()), &NodeEvents::default());
+        let (memory, departure) = (MemoryBudget::unlimited(), Departure::default());
+        Port::serve(&RespNode::of_cluster((config, nodes), counted, None, memory, departure))
+    }
+
     fn open_full(connections: usize, config: RespConfig, memory: MemoryBudget, tenants: Option<Tenants>) -> Port {
+        let counted = (Admission::of("a1", connections, ConnectionMetrics::none()), &NodeEvents::default());
+        Port::serve(&RespNode::new(config, counted, tenants, memory, Departure::default()))
+    }
+
+    fn serve(node: &RespNode) -> Port {
         let (twin, group) = (Twin::default(), TaskGroup::new());
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
-        resp::serve(
-            twin.clone(),
-            &RespNode::new(
-                config,
-                (Admission::of("a1", connections, ConnectionMetrics::none()), &NodeEvents::default()),
-                tenants,
-                memory,
-                Departure::default(),
-            ),
-            "test",
-            listener,
-            &group,
-        )
-        .unwrap();
+        resp::serve(twin.clone(), node, "test", listener, &group).unwrap();
         Port { twin, group, addr }
     }
 

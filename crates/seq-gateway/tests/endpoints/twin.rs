@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use seq_api::ids::IdSeries;
-use seq_api::keys::{KeyedItems, Keyspace};
-use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
+use seq_api::keys::{HashedKey, KeyedItems, Keyspace};
+use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Redirects, SequenceService, Via};
 use seq_core::keyspace::{BUCKETS, Hashing, KeyHash, Seed};
-use seq_core::layout::SectionRun;
+use seq_core::layout::{Lanes, SectionRun};
 use seq_core::route::{RouteNode, RouteRun, RouteTable, RouteUpdate};
 use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, Target, Uid};
 use seq_gateway::grpc::Node;
@@ -42,6 +42,17 @@ pub(crate) struct Twin {
     unserved: Arc<AtomicBool>,
     /// Whether the last numbers of keys are read as upper bounds.
     pub(crate) bounds_of_keys: Arc<AtomicBool>,
+}
+
+/// Returns the refusal of a call for a section of another node, or of a section without an owner.
+fn not_owned(routes: Option<&RouteTable>, call: Call, section: SectionId) -> Result<(), Refusal> {
+    match routes.and_then(|routes| routes.get(section)).map(|route| route.owner) {
+        Some(None) => Err(Refusal::Unserved { section }),
+        Some(owner) if owner != Some(NodeId(1)) && call.redirects == Redirects::Refuse => {
+            Err(Refusal::NotOwner { section, owner })
+        }
+        _ => Ok(()),
+    }
 }
 
 #[derive(Default)]
@@ -86,6 +97,36 @@ impl Twin {
             base: RouteVersion(0),
             nodes: BTreeMap::from([(NodeId(1), node)]),
             runs: vec![RouteRun { first: SectionId(0), sections: 10, route }],
+        };
+        self.inner.lock().routes = RouteTable::from_whole(&update);
+    }
+
+    /// Makes the nodes 1 and 2, and from then on others, the owners of ranges of slots of the keyspace, in version
+    /// `version` of the routes. Each range has its last slot; the first range begins at slot 0. The twin is node 1 and
+    /// refuses calls for slots of other nodes if the calls' clients follow redirects.
+    pub(crate) fn route_slots(&self, version: u64, owners: &[(u16, Option<u32>)]) {
+        let layout = Layout::new(0..UIDS, 100).unwrap();
+        let lanes = Lanes::of_keyspace(Hashing::new(Seed::new([7; 16])));
+        let (layout, buckets) = layout.append(lanes).unwrap();
+        let node = |id: u32| RouteNode { name: format!("a{id}"), addr: format!("127.0.0.1:710{id}") };
+        let mut first = buckets.first.0;
+        let runs = owners.iter().map(|(last, owner)| {
+            let sections = buckets.first.0 + u32::from(*last) + 1 - first;
+            let route = seq_core::route::Route::here(owner.map(NodeId), Epoch(version));
+            let run = RouteRun { first: SectionId(first), sections, route };
+            first += sections;
+            run
+        });
+        let update = RouteUpdate {
+            series: [].into(),
+            id: seq_core::SetId(7),
+            sets: BTreeMap::new(),
+            set: "test".to_owned(),
+            layout,
+            version: RouteVersion(version),
+            base: RouteVersion(0),
+            nodes: (1..=3).map(|id| (NodeId(id), node(id))).collect(),
+            runs: runs.collect(),
         };
         self.inner.lock().routes = RouteTable::from_whole(&update);
     }
@@ -237,8 +278,10 @@ impl SequenceService for Twin {
         self.held.subscribe().wait_for(|held| !is_held(held)).await.unwrap();
         let mut inner = self.inner.lock();
         inner.calls.push(call);
-        let mut take = |hash, count: u64| {
-            let last: &mut u64 = inner.keys.entry(hash).or_default();
+        let routes = inner.routes.clone();
+        let mut take = |key: HashedKey, count: u64| {
+            not_owned(routes.as_ref(), call, key.section)?;
+            let last: &mut u64 = inner.keys.entry(key.hash).or_default();
             // The numbers of keys end here at the highest number to which one can be raised.
             if *last + count >= 1 << 62 {
                 return Err(Refusal::Exhausted { uid: Uid(0), count: count as u32 });
@@ -246,7 +289,7 @@ impl SequenceService for Twin {
             let prev = std::mem::replace(last, *last + count);
             Ok(Allocation { value: Seq(*last), prev: Seq(prev), epoch: Epoch(1), lost: 0 })
         };
-        items.items.iter().map(|item| take(item.key.hash, item.count.get().into())).collect()
+        items.items.iter().map(|item| take(item.key, item.count.get().into())).collect()
     }
 
     async fn current_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Current, Refusal>> {
@@ -254,22 +297,27 @@ impl SequenceService for Twin {
         inner.calls.push(call);
         let exact = !self.bounds_of_keys.load(Relaxed);
         let value = |hash| Seq(inner.keys.get(&hash).copied().unwrap_or(0));
-        let current = |value| Ok(Current { reading: Reading { value, exact }, epoch: Epoch(1) });
-        items.items.iter().map(|item| current(value(item.key.hash))).collect()
+        let current = |key: HashedKey| {
+            not_owned(inner.routes.as_ref(), call, key.section)?;
+            Ok(Current { reading: Reading { value: value(key.hash), exact }, epoch: Epoch(1) })
+        };
+        items.items.iter().map(|item| current(item.key)).collect()
     }
 
     async fn advance_keys(&self, call: Call, items: KeyedItems, to: Target) -> Vec<Result<Epoch, Refusal>> {
         let mut inner = self.inner.lock();
         inner.calls.push(call);
-        let mut advance = |hash| {
-            let last: &mut u64 = inner.keys.entry(hash).or_default();
+        let routes = inner.routes.clone();
+        let mut advance = |key: HashedKey| {
+            not_owned(routes.as_ref(), call, key.section)?;
+            let last: &mut u64 = inner.keys.entry(key.hash).or_default();
             if *last > to.seq().0 {
                 return Err(Refusal::AlreadyPast { uid: Uid(0) });
             }
             *last = to.seq().0;
             Ok(Epoch(1))
         };
-        items.items.iter().map(|item| advance(item.key.hash)).collect()
+        items.items.iter().map(|item| advance(item.key)).collect()
     }
 
     fn all_series(&self) -> Vec<Arc<IdSeries>> {

@@ -73,6 +73,9 @@ struct Node {
     /// Address of the Redis port.
     #[serde(skip_serializing_if = "Option::is_none")]
     redis: Option<String>,
+    /// Address of the port for clients of Redis Cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis_cluster: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,12 +91,13 @@ impl Node {
     fn store(store: &StoreSpec) -> Node {
         let (name, grpc) = (store.name.clone(), format!("http://{}", store.addr));
         let admin = store.admin.as_ref().map(|addr| format!("http://{addr}"));
-        Node { name, grpc, admin, redis: None, id: Some(store.id), leader: Some(false) }
+        Node { name, grpc, admin, redis: None, redis_cluster: None, id: Some(store.id), leader: Some(false) }
     }
 
     fn alloc(alloc: &AllocSpec) -> Node {
         let (name, grpc) = (alloc.name.clone(), format!("http://{}", alloc.addr));
-        Node { name, grpc, admin: None, redis: alloc.redis.clone(), id: None, leader: None }
+        let (redis, redis_cluster) = (alloc.redis.clone(), alloc.redis_cluster.clone());
+        Node { name, grpc, admin: None, redis, redis_cluster, id: None, leader: None }
     }
 }
 

@@ -23,10 +23,11 @@ use seq_core::node_events::Refusals;
 use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView, NodeView, Report};
 use seq_gateway::peers::{self, PeerNode};
-use seq_gateway::resp::{self, RespConfig, RespNode};
+use seq_gateway::resp::{self, ClusterNodes, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::connection::{Listener, Tls};
 use seq_kit::cores::Cores;
+use seq_kit::departure::Departure;
 use seq_kit::http::Checks;
 use seq_kit::listen;
 use seq_kit::memory::{MemoryBudget, MemoryMetrics};
@@ -51,8 +52,12 @@ pub(crate) struct Ports {
     pub(crate) grpc: Vec<listen::Sockets>,
     /// The port for peers; a proxy has none.
     peers: Vec<listen::Sockets>,
-    /// The Redis port and its options, if the node has the port.
-    redis: Option<(Vec<listen::Sockets>, RespConfig)>,
+    /// The Redis port, if the node has it.
+    redis: Option<Vec<listen::Sockets>>,
+    /// The port for clients of Redis Cluster, if the node has it.
+    redis_cluster: Option<Vec<listen::Sockets>>,
+    /// Options of the Redis ports.
+    resp: RespConfig,
     /// Whether GET requests may allocate numbers.
     pub(crate) allocate_on_get: bool,
     /// TLS of the ports for callers.
@@ -72,11 +77,12 @@ impl Ports {
     /// Binds the ports of a node for `threads` threads.
     pub(crate) fn bind(grpc: &str, redis: Option<&str>, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
         let grpc = bind(grpc, threads)?;
-        let redis = redis.map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
         Ok(Ports {
             grpc,
             peers: Vec::new(),
-            redis: redis.transpose()?,
+            redis: redis.map(|addr| bind(addr, threads)).transpose()?,
+            redis_cluster: None,
+            resp: settings.redis.clone(),
             allocate_on_get: settings.http.allocate_on_get,
             tls: None,
             peer_tls: None,
@@ -102,7 +108,8 @@ impl Ports {
             let local = to_dial(ports.grpc[0].local_addr()?).to_string();
             Some(seq_channel::tls::via(credentials.cloned(), &local))
         };
-        Ok(Ports { peers: bind(&at.peer, threads)?, own_dial, ..ports })
+        let redis_cluster = at.redis_cluster.map(|addr| bind(&addr, threads)).transpose()?;
+        Ok(Ports { peers: bind(&at.peer, threads)?, redis_cluster, own_dial, ..ports })
     }
 
     /// Returns the bound address of the port for peers.
@@ -148,27 +155,52 @@ impl Ports {
 
     /// Returns the bound address of the Redis port.
     pub(crate) fn redis_addr(&self) -> anyhow::Result<Option<String>> {
-        let addr = self.redis.as_ref().and_then(|(listeners, _)| listeners.first()).map(listen::Sockets::local_addr);
-        Ok(addr.transpose()?.map(|addr| addr.to_string()))
+        bound(self.redis.as_deref())
     }
 
-    /// Returns the sockets of each serving thread, and the configuration of the Redis port. `known` are addresses of
+    /// Returns the bound address of the port for clients of Redis Cluster.
+    pub(crate) fn redis_cluster_addr(&self) -> anyhow::Result<Option<String>> {
+        bound(self.redis_cluster.as_deref())
+    }
+
+    /// Returns the sockets of each serving thread, and the configuration of the Redis ports. `known` are addresses of
     /// other nodes, which may use the reserved seats of unfinished connections.
-    pub(crate) fn by_thread(self, node: &str, known: &[IpAddr]) -> (Vec<Sockets>, Option<RespConfig>) {
-        let Ports { grpc, peers, redis, tls, peer_tls, tenants, headers, .. } = self;
-        let (listeners, config) = redis.unzip();
+    pub(crate) fn by_thread(self, node: &str, known: &[IpAddr]) -> (Vec<Sockets>, RespConfig) {
+        let Ports { grpc, peers, redis, redis_cluster, resp, tls, peer_tls, tenants, headers, .. } = self;
         let unfinished = |most| Unfinished::new(most, known.iter().copied(), unfinished_dropped(node));
-        let asks = tenants.is_some() || config.as_ref().is_some_and(|config| config.password.is_some());
+        let asks = tenants.is_some() || resp.password.is_some();
         let proved = |port: Unfinished, asks| if asks { port.until_proved() } else { port };
         let of_callers = proved(unfinished(CALLERS), tenants.is_some());
         let (of_redis, of_peers) = (proved(unfinished(CALLERS), asks), unfinished(FEW));
         let socket = |listener, port| Listener::socket(listener, tls.clone()).of_port(port).with_headers(&headers);
-        let mut redis = listeners.into_iter().flatten().map(|listener| socket(listener, &of_redis));
+        let of_cluster = proved(unfinished(CALLERS), asks);
+        let mut redis = redis.into_iter().flatten().map(|listener| socket(listener, &of_redis));
+        let mut redis_cluster = redis_cluster.into_iter().flatten().map(|listener| socket(listener, &of_cluster));
         let mut peers =
             peers.into_iter().map(|listener| Listener::socket(listener, peer_tls.clone()).of_port(&of_peers));
-        let of_thread = |grpc| Sockets { grpc: socket(grpc, &of_callers), peers: peers.next(), redis: redis.next() };
-        (grpc.into_iter().map(of_thread).collect(), config)
+        let of_thread = |grpc| Sockets {
+            grpc: socket(grpc, &of_callers),
+            peers: peers.next(),
+            redis: redis.next(),
+            redis_cluster: redis_cluster.next(),
+        };
+        (grpc.into_iter().map(of_thread).collect(), resp)
     }
+}
+
+/// Returns the bound address of a port that a node may have.
+fn bound(sockets: Option<&[listen::Sockets]>) -> anyhow::Result<Option<String>> {
+    let addr = sockets.and_then(<[_]>::first).map(listen::Sockets::local_addr).transpose()?;
+    Ok(addr.map(|addr| addr.to_string()))
+}
+
+/// Checks that the settings of an AllocSvr name the keyspace of its port for clients of Redis Cluster, if it has one.
+pub(crate) fn check_redis_cluster(alloc: &AllocSpec, settings: &Settings) -> Result<(), Failure> {
+    let Some(addr) = alloc.redis_cluster.as_ref().filter(|_| settings.redis.keyspace.is_empty()) else { return Ok(()) };
+    let what = format!("redis_cluster = {addr:?} of alloc {}: the setting redis.keyspace is empty", alloc.name);
+    Err(Failure::new(Exit::Config, what).hint(
+        "clients of Redis Cluster use the keys of one keyspace: name it with redis.keyspace, or remove redis_cluster",
+    ))
 }
 
 /// Returns an address with which this machine can connect to a socket that is bound to `bound`.
@@ -186,13 +218,15 @@ pub(crate) struct Sockets {
     pub(crate) grpc: Listener,
     peers: Option<Listener>,
     pub(crate) redis: Option<Listener>,
+    redis_cluster: Option<Listener>,
 }
 
 /// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks to the stage
 /// `background` and its endpoints to the stage `endpoints`. The node is ready if the checks in `ready` and the
-/// allocator's own checks pass. The ports report this, and the settings `settings`.
+/// allocator's own checks pass. The ports report this, and the settings `settings`. `cluster` is the name of the
+/// cluster, which the ids of nodes for clients of Redis Cluster depend on.
 pub(crate) fn start(
-    config: AllocConfig,
+    (config, cluster): (AllocConfig, &str),
     (ports, dial): (Ports, Dial),
     (mut ready, settings): (Checks, NodeSettings),
     (background, endpoints): (&mut Stage, &mut Stage),
@@ -203,6 +237,7 @@ pub(crate) fn start(
     let admission = Admission::new(&node, own_files(&config, ports.grpc.len()), connection_metrics(&node, &events))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let known: Vec<IpAddr> = config.spec.ips().collect();
+    let shown = cluster_nodes(cluster, &config);
     let identity = Identity {
         set: set.clone(),
         node: node.clone(),
@@ -218,24 +253,23 @@ pub(crate) fn start(
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
     let memory = ports.memory(&admission, &events, endpoints.tasks());
     let (sockets, resp) = ports.by_thread(&node, &known);
-    let departure = ready.departure();
-    let of_redis = |config| {
-        RespNode::new(config, (admission.clone(), &events), tenants.clone(), memory.clone(), departure.clone())
-    };
-    let resp = resp.map(of_redis);
+    let counted = (&admission, &events);
+    let [resp, cluster_node] = redis_nodes((resp, shown), counted, tenants.as_ref(), (&memory, ready.departure()));
     let grpc_node = grpc::Node { admin, ready, beside: Routes::default(), admission, allocate_on_get, tenants, memory };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = sockets.len();
-    let threads = Cores::start(&node, sockets, move |Sockets { grpc: listener, peers, redis }| {
+    let threads = Cores::start(&node, sockets, move |Sockets { grpc: listener, peers, redis, redis_cluster }| {
         let (tasks, opened) = (tasks.clone(), opened.clone());
         let (serving, grpc_node, resp, set) = (serving.clone(), grpc_node.clone(), resp.clone(), set.clone());
-        let of_peers = of_peers.clone();
+        let (of_peers, cluster_node) = (of_peers.clone(), cluster_node.clone());
         async move {
             let allocator = serving.for_endpoints_of_this_thread();
             let open = || {
-                if let (Some(listener), Some(node)) = (redis, &resp) {
-                    resp::serve(allocator.clone(), node, &set, listener, &tasks)?;
+                for (listener, node) in [(redis, &resp), (redis_cluster, &cluster_node)] {
+                    if let Some(listener) = listener {
+                        resp::serve(allocator.clone(), node, &set, listener, &tasks)?;
+                    }
                 }
                 if let Some(listener) = peers {
                     peers::serve(of_peers, listener, &tasks)?;
@@ -264,6 +298,28 @@ pub(crate) fn start(
     );
     background.allocator(allocator.clone());
     Ok(allocator)
+}
+
+/// Returns the nodes of the set that have a port for clients of Redis Cluster, with their addresses in the set file.
+fn cluster_nodes(cluster: &str, config: &AllocConfig) -> ClusterNodes {
+    let allocs = config.spec.allocs.iter();
+    let with_port = allocs.filter_map(|alloc| Some((&*alloc.name, alloc.redis_cluster.as_deref()?)));
+    ClusterNodes::new((cluster, &config.spec.name, &config.name), with_port)
+}
+
+/// Creates the states of the Redis port and of the port for clients of Redis Cluster, which shows the nodes `shown`.
+fn redis_nodes(
+    (config, shown): (RespConfig, ClusterNodes),
+    (admission, events): (&Admission, &NodeEvents),
+    tenants: Option<&Tenants>,
+    (memory, departure): (&MemoryBudget, &Departure),
+) -> [RespNode; 2] {
+    let counted = || (admission.clone(), events);
+    let (tenants, memory, departure) = (|| tenants.cloned(), || memory.clone(), || departure.clone());
+    [
+        RespNode::new(config.clone(), counted(), tenants(), memory(), departure()),
+        RespNode::of_cluster((config, shown), counted(), tenants(), memory(), departure()),
+    ]
 }
 
 /// Returns the counts of open files that a node needs for itself. Each serving thread has its own connections to every

@@ -21,7 +21,7 @@ pub(crate) fn of_store(set: &SetFile, id: u64, data: &Path) -> Vec<Setting> {
     rows.push(own("name", &*spec.name, set.origin(&format!("{entry}.name"))));
     rows.push(own("id", Value::Integer(id.cast_signed()), flag("--id")));
     rows.push(own("data", data.display().to_string(), flag("--data")));
-    rows.extend(of_file(set, &entry, spec.ports()));
+    rows.extend(of_file(set, &entry, &spec.ports()));
     rows
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn of_alloc(set: &SetFile, name: &str) -> Vec<Setting> {
     rows.push(own("name", name, flag("--name")));
     let weight = own("weight", i64::from(spec.weight), set.origin(&format!("{entry}.weight")));
     rows.push(Setting { default: "1".to_owned(), ..weight });
-    rows.extend(of_file(set, &entry, spec.ports()));
+    rows.extend(of_file(set, &entry, &spec.ports()));
     rows
 }
 
@@ -80,9 +80,9 @@ fn of_set(set: &SetFile) -> Vec<Setting> {
 }
 
 /// Returns the rows for a node's entry in a set file: the path of the file, the ports, and the certificate.
-fn of_file(set: &SetFile, entry: &str, ports: [PortSpec<'_>; 4]) -> Vec<Setting> {
+fn of_file(set: &SetFile, entry: &str, ports: &[PortSpec<'_>]) -> Vec<Setting> {
     let mut rows = vec![own("set", set.path.display().to_string(), flag("--set"))];
-    for PortSpec { key, addr, listen } in ports {
+    for PortSpec { key, addr, listen } in ports.iter().copied() {
         let listen_key = format!("listen.{key}");
         for (key, addr) in [(key, addr), (&*listen_key, listen)] {
             rows.extend(addr.map(|addr| own(key, addr, set.origin(&format!("{entry}.{key}")))));

@@ -83,6 +83,7 @@ impl Cluster {
             peer: format!("127.0.0.1:{}", port + 2),
             http: format!("127.0.0.1:{}", port + 1),
             redis: None,
+            redis_cluster: None,
             weight: 1,
             listen: Default::default(),
         };

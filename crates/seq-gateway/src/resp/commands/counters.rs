@@ -10,7 +10,7 @@ use seq_core::{Count, Epoch, Refusal, Target, Uid};
 use seq_proto::Reason;
 use seq_tenant::Caller;
 
-use super::{call, keys, loading, refuse, refuse_key};
+use super::{keys, loading, refuse, refuse_key};
 use crate::keys::{KeyRefusal, admit, admitted_item, checked, one};
 use crate::resp::encode::{Excerpt, Replies};
 use crate::resp::{Endpoint, Node};
@@ -93,12 +93,13 @@ impl Counter<'_> {
         self,
         endpoint: &Endpoint<F>,
         caller: &Caller,
+        call: Call,
         count: Count,
     ) -> Result<Allocation, KeyRefusal> {
         match self {
             Counter::Uid(uid) => {
                 let item = caller.admit_one(Item { uid, count, epoch: Epoch(0) })?;
-                Ok(endpoint.service.next(call(), item).await?)
+                Ok(endpoint.service.next(call, item).await?)
             }
             Counter::Key(key) => {
                 admit(caller, &endpoint.node.config.keyspace, key.bytes)?;
@@ -106,7 +107,7 @@ impl Counter<'_> {
                 caller.admit_counts(&mut admitted);
                 let [admitted] = admitted;
                 let items = Key::items(&[key], admitted?.count);
-                one(endpoint.service.next_keys(call(), items).await).map_err(|refusal| key.refused(refusal))
+                one(endpoint.service.next_keys(call, items).await).map_err(|refusal| key.refused(refusal))
             }
         }
     }

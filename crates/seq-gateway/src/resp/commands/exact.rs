@@ -30,7 +30,7 @@ pub(super) async fn next<F: SequenceService>(
         return loading(replies);
     }
     let _sample = endpoint.latency.sample(Via::Resp);
-    match counter.next(endpoint, caller, count).await {
+    match counter.next(endpoint, caller, invocation.call(), count).await {
         Ok(allocation) => {
             replies.array(4);
             replies.integer(allocation.value.0);
@@ -46,10 +46,10 @@ pub(super) async fn next<F: SequenceService>(
 pub(super) async fn get<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
-    key: &[u8],
+    invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some((_, current)) = reads::current(endpoint, caller, key, replies).await else { return };
+    let Some((_, current)) = reads::current(endpoint, caller, invocation, replies).await else { return };
     replies.array(3);
     replies.integer(current.reading.value.0);
     replies.bulk(if current.reading.exact { b"exact" } else { b"upper_bound" });

@@ -175,6 +175,10 @@ pub(super) async fn list<F: SequenceService>(
     if !is_key(&endpoint.node, key) {
         let (key, prefix) = (Excerpt(key), &endpoint.node.config.id_prefix);
         return match prefix.as_str() {
+            "" if endpoint.node.cluster.is_some() => {
+                let text = "at a port for clients of Redis Cluster, no key names a series";
+                replies.error("ERR", format_args!("SEQ.ID is refused: {text}"));
+            }
             "" => replies
                 .error("ERR", format_args!("SEQ.ID is refused: redis.id_prefix is empty, so no key names a series")),
             _ => replies.error(

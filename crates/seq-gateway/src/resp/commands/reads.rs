@@ -5,7 +5,7 @@ use seq_core::{Count, Epoch, Refusal};
 use seq_tenant::Caller;
 
 use super::counters::{self, Counter, Key};
-use super::{Invocation, call, ids, loading, refuse, refuse_key};
+use super::{Invocation, ids, loading, refuse, refuse_key};
 use crate::keys::KeyRefusal;
 use crate::resp::Endpoint;
 use crate::resp::encode::Replies;
@@ -37,31 +37,31 @@ fn inexact(replies: &mut Replies, counter: Counter<'_>, bound: u64) {
 pub(super) async fn get<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
-    key: &[u8],
+    invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some((counter, current)) = current(endpoint, caller, key, replies).await else { return };
+    let Some((counter, current)) = current(endpoint, caller, invocation, replies).await else { return };
     match value(endpoint, &current) {
         Ok(value) => replies.value(value),
         Err(bound) => inexact(replies, counter, bound),
     }
 }
 
-/// Reads the last number of the counter that a key names. Encodes an error if the key names no counter, or if the
-/// counter cannot be read now.
+/// Reads the last number of the counter that the key of a command names. Encodes an error if the key names no counter,
+/// or if the counter cannot be read now.
 pub(super) async fn current<'a, F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
-    key: &'a [u8],
+    invocation: &Invocation<'a, '_>,
     replies: &mut Replies,
 ) -> Option<(Counter<'a>, Current)> {
-    let counter = counters::find(endpoint, key, replies)?;
+    let counter = counters::find(endpoint, invocation.get(1), replies)?;
     if endpoint.has_no_routes() {
         loading(replies);
         return None;
     }
     let _sample = endpoint.latency.sample(Via::Resp);
-    let read = counter.current(endpoint, caller, call()).await;
+    let read = counter.current(endpoint, caller, invocation.call()).await;
     read.inspect_err(|refusal| counter.refuse(endpoint, replies, refusal)).ok().map(|current| (counter, current))
 }
 
@@ -109,14 +109,14 @@ async fn read<F: SequenceService>(
         refuse_key(endpoint, replies, &KeyRefusal::other_tenants(name, other.bytes));
         return None;
     }
-    let read = endpoint.service.current_many(call(), uids.clone()).await;
+    let read = endpoint.service.current_many(invocation.call(), uids.clone()).await;
     if !ids::read(endpoint, caller, invocation, &mut values, replies).await {
         return None;
     }
     let uids = uids.into_iter().map(|(uid, _)| Counter::Uid(uid));
     let mut read: Vec<_> = of_uids.into_iter().zip(uids.zip(read)).collect();
     if !keys.is_empty() {
-        let of_key = endpoint.service.current_keys(call(), Key::items(&keys, Count::ONE)).await;
+        let of_key = endpoint.service.current_keys(invocation.call(), Key::items(&keys, Count::ONE)).await;
         read.extend(of_keys.into_iter().zip(keys.into_iter().map(Counter::Key).zip(of_key)));
     }
     for (index, (counter, read)) in read {

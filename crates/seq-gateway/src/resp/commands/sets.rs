@@ -1,10 +1,9 @@
 //! The commands SET, SETNX and MSET, which raise counters and never lower them.
 
-use seq_api::service::{Call, SequenceService};
+use seq_api::service::{Call, Redirects, SequenceService};
 use seq_core::{Refusal, Target};
 use seq_tenant::Caller;
 
-use super::call;
 use super::counters::{self, Counter};
 use super::{Invocation, loading};
 use crate::keys::KeyRefusal;
@@ -31,7 +30,7 @@ pub(super) async fn set<F: SequenceService>(
         return;
     }
     let Some((counter, to)) = target(endpoint, invocation.get(1), invocation.get(2), replies) else { return };
-    match raise(endpoint, caller, call(), (counter, to), if_none).await {
+    match raise(endpoint, caller, invocation.call(), (counter, to), if_none).await {
         Ok(true) => replies.simple("OK"),
         Ok(false) => replies.nil(),
         Err(refusal) => counter.refuse(endpoint, replies, &refusal),
@@ -46,7 +45,7 @@ pub(super) async fn setnx<F: SequenceService>(
     replies: &mut Replies,
 ) {
     let Some((counter, to)) = target(endpoint, invocation.get(1), invocation.get(2), replies) else { return };
-    match raise(endpoint, caller, call(), (counter, to), true).await {
+    match raise(endpoint, caller, invocation.call(), (counter, to), true).await {
         Ok(raised) => replies.integer(raised.into()),
         Err(refusal) => counter.refuse(endpoint, replies, &refusal),
     }
@@ -69,11 +68,13 @@ pub(super) async fn mset<F: SequenceService>(
         let Some(target) = target(endpoint, key, number, replies) else { return };
         targets.push(target);
     }
-    let call = call();
+    let mut call = invocation.call();
     for target in targets {
         if let Err(refusal) = raise(endpoint, caller, call, target, false).await {
             return target.0.refuse(endpoint, replies, &refusal);
         }
+        // A client that is redirected repeats all SETs, and other callers may have taken numbers since the first one.
+        call.redirects = Redirects::Forward;
     }
     replies.simple("OK");
 }
