@@ -424,7 +424,7 @@ impl Cluster {
         });
         let mut owners = vec![(0, String::new()); range.len()];
         for table in tables.iter().flatten() {
-            for run in &table.runs {
+            for run in table.runs.iter().chain(&table.lane_runs) {
                 let name = table.nodes.iter().find(|node| node.id == run.owner).map_or("", |node| &*node.name);
                 let place = |section: u32| (section as usize).clamp(range.start, range.end) - range.start;
                 let places = place(run.first_section)..place(run.first_section + run.sections);

@@ -380,7 +380,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         "keys_migrate",
-        Tier::Full,
+        Tier::Short,
         NET,
         keys::migrate,
         "keys: 16 neighbouring buckets migrate to another set and back, twice: no call fails, no number is missing",

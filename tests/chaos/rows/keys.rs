@@ -25,6 +25,7 @@ const IDLE: Duration = Duration::from_secs(3);
 const BYTES_OF_KEY: f64 = 42.0;
 
 /// Metrics of the keys of a node.
+const KEYS: &str = "seqsvr_keys";
 const ROOM: &str = "seqsvr_key_room";
 const BYTES: &str = "seqsvr_key_bytes";
 const EVICTED: &str = "seqsvr_keys_evicted_total";
@@ -52,11 +53,14 @@ fn evicted(cluster: &mut Cluster) -> f64 {
     cluster.gauges(EVICTED).iter().sum()
 }
 
-/// Asserts that the nodes have room for `most` keys each at most, and no more memory for them than promised.
-fn assert_bounded(cluster: &mut Cluster, most: u32) {
-    let (room, bytes) = (cluster.gauges(ROOM), cluster.gauges(BYTES));
-    assert!(room.iter().all(|room| *room <= f64::from(most)), "room for {room:?} keys, of {most}");
-    assert!(bytes.iter().all(|bytes| *bytes <= f64::from(most) * BYTES_OF_KEY), "{bytes:?} bytes for {most} keys");
+/// Waits until the counters of no node take more memory than promised for `most` keys, and prints it. Counters that are
+/// handed over to a node are accepted above its limit, until evictions make up for them.
+fn wait_bounded(cluster: &mut Cluster, most: u32) {
+    eventually("the counters of each node take as much memory as they may", || {
+        cluster.gauges(BYTES).iter().all(|bytes| *bytes <= f64::from(most) * BYTES_OF_KEY).then_some(())
+    });
+    let (keys, room, bytes) = (cluster.gauges(KEYS), cluster.gauges(ROOM), cluster.gauges(BYTES));
+    println!("  {keys:?} keys, room for {room:?}, {bytes:?} bytes, with alloc.max_keys = {most}");
 }
 
 /// Asserts that counters that calls use all the time were neither evicted nor refused.
@@ -78,13 +82,13 @@ pub(super) fn evict() {
     let cluster = start_with(MOST);
     let busy = Load::start_keys(&cluster, busy_keys());
     let groups = (0..GROUPS).map(|group| format!("{{rare{group}}}")).collect();
-    let rare = Keys { groups, each: EACH, batch: 20, pause: Duration::from_millis(20), only_batches: true };
+    let rare = Keys { groups, each: EACH, batch: 4, pause: Duration::from_millis(100), only_batches: true };
     let mut scene = Scene::of_keys(cluster, rare);
     busy.reset();
     eventually("more counters are evicted than a node may have", || {
-        assert_bounded(&mut scene.cluster, MOST);
         (evicted(&mut scene.cluster) > f64::from(MOST)).then_some(())
     });
+    wait_bounded(&mut scene.cluster, MOST);
     eventually("keys are refused", || {
         scene.load.report().failures.contains_key(Reason::KeysExhausted.name()).then_some(())
     });
@@ -134,24 +138,31 @@ pub(super) fn migrate() {
 
 /// All nodes are restarted as planned, one after another.
 pub(super) fn rolling() {
-    let cluster = Cluster::start(Shape::USUAL);
+    let mut cluster = Cluster::prepare(Shape::USUAL);
+    // The copies of thousands of buckets take their time on a busy machine.
+    cluster.add_settings("[shutdown]\ntimeout_ms = 60_000\n");
+    cluster.start_all();
     let first = cluster.create_keyspace() as usize;
     let groups = (0..24).map(|group| tag_of(group * (BUCKETS / 24))).collect();
     let keys = Keys { groups, each: 16, batch: 6, pause: Duration::from_millis(40), only_batches: false };
     let mut scene = Scene::of_keys(cluster, keys);
     scene.load.seamless();
-    let owns_buckets = |cluster: &Cluster, alloc: usize| {
-        let owners = cluster.ownerships_of(first..first + usize::from(BUCKETS));
-        owners.iter().any(|(_, owner)| *owner == cluster.allocs[alloc].name).then_some(())
+    let wait_balanced = |cluster: &Cluster| {
+        eventually("each allocator has its part of the buckets", || {
+            let owners = cluster.ownerships_of(first..first + usize::from(BUCKETS));
+            let buckets_of = |name: &str| owners.iter().filter(|(_, owner)| owner == name).count();
+            let least = usize::from(BUCKETS) / (cluster.allocs.len() + 1);
+            cluster.allocs.iter().all(|node| buckets_of(&node.name) > least).then_some(())
+        });
     };
     for victim in 0..scene.cluster.allocs.len() {
-        eventually("the victim owns buckets", || owns_buckets(&scene.cluster, victim));
+        wait_balanced(&scene.cluster);
         scene.cluster.allocs[victim].signal(Signal::TERM);
         let status = scene.cluster.allocs[victim].wait_exit();
         assert!(status.success(), "{status}");
         scene.cluster.allocs[victim].start();
     }
-    eventually("the last one owns buckets again", || owns_buckets(&scene.cluster, scene.cluster.allocs.len() - 1));
+    wait_balanced(&scene.cluster);
     for victim in 0..scene.cluster.stores.len() {
         scene.cluster.stores[victim].signal(Signal::TERM);
         let status = scene.cluster.stores[victim].wait_exit();
@@ -181,9 +192,9 @@ pub(super) fn skewed() {
     others.reset();
     pause(LENGTH);
     eventually("counters of the bucket are evicted", || {
-        assert_bounded(&mut scene.cluster, MOST);
         (evicted(&mut scene.cluster) > f64::from(2 * MOST)).then_some(())
     });
+    wait_bounded(&mut scene.cluster, MOST);
     let during = others.report();
     during.print("other buckets, next to the bucket of all keys");
     println!(
@@ -193,7 +204,7 @@ pub(super) fn skewed() {
     assert_kept(&during);
     others.finish().assert_order();
     let (report, mut cluster) = scene.end("one bucket of all keys");
-    assert_bounded(&mut cluster, MOST);
+    wait_bounded(&mut cluster, MOST);
     assert!(report.tally.allocations > u64::from(MOST), "the bucket is served too: {:?}", report.failures);
 }
 
