@@ -53,14 +53,15 @@ fn evicted(cluster: &mut Cluster) -> f64 {
     cluster.gauges(EVICTED).iter().sum()
 }
 
-/// Waits until the counters of no node take more memory than promised for `most` keys, and prints it. Counters that are
-/// handed over to a node are accepted above its limit, until evictions make up for them.
+/// Waits until no node has room for more than `most` keys, and asserts that their counters take no more memory than
+/// promised. Counters that are handed over to a node are accepted above its limit, until evictions make up for them.
 fn wait_bounded(cluster: &mut Cluster, most: u32) {
-    eventually("the counters of each node take as much memory as they may", || {
-        cluster.gauges(BYTES).iter().all(|bytes| *bytes <= f64::from(most) * BYTES_OF_KEY).then_some(())
+    eventually("each node has room for as many keys as it may have", || {
+        cluster.gauges(ROOM).iter().all(|room| *room <= f64::from(most)).then_some(())
     });
-    let (keys, room, bytes) = (cluster.gauges(KEYS), cluster.gauges(ROOM), cluster.gauges(BYTES));
-    println!("  {keys:?} keys, room for {room:?}, {bytes:?} bytes, with alloc.max_keys = {most}");
+    let (keys, bytes) = (cluster.gauges(KEYS), cluster.gauges(BYTES));
+    println!("  {keys:?} keys take {bytes:?} bytes, with alloc.max_keys = {most}");
+    assert!(bytes.iter().all(|bytes| *bytes <= f64::from(most) * BYTES_OF_KEY), "{bytes:?} bytes for {most} keys");
 }
 
 /// Asserts that counters that calls use all the time were neither evicted nor refused.
