@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -118,6 +119,9 @@ pub(crate) struct Cluster {
     dir: tempfile::TempDir,
 }
 
+/// Name of the keyspace that [`Cluster::create_keyspace`] creates.
+pub(crate) const KEYSPACE: &str = "main";
+
 /// Names of the sets.
 pub(crate) const SET: &str = "chaos";
 pub(crate) const OTHER_SET: &str = "other";
@@ -196,6 +200,21 @@ impl Cluster {
         let file = self.path("steady.toml");
         fs::write(&file, STORE_SETTINGS.replace("rebalance_after_ms = 1000\n", "")).unwrap();
         file
+    }
+
+    /// Adds lines to the settings file of all nodes.
+    pub(crate) fn add_settings(&self, lines: &str) {
+        let text = fs::read_to_string(self.settings()).unwrap();
+        fs::write(self.settings(), text + lines).unwrap();
+    }
+
+    /// Creates a keyspace, once the cluster can, and returns the section of its first bucket.
+    pub(crate) fn create_keyspace(&self) -> u32 {
+        let set = self.path("set.toml").display().to_string();
+        let args = ["keyspace", "create", KEYSPACE, "--yes", "-o", "json", "--set", &set];
+        let text = eventually("the keyspace is created", || seqsvr(&args).ok());
+        let made: Value = serde_json::from_str(&text).unwrap();
+        u32::try_from(made["keyspace"]["first_section"].as_u64().unwrap()).unwrap()
     }
 
     /// Returns the path of the settings file of all nodes.
@@ -337,6 +356,16 @@ impl Cluster {
         raises
     }
 
+    /// Returns the values of a gauge or a counter of all running allocators of the first set, by its metric.
+    pub(crate) fn gauges(&mut self, name: &str) -> Vec<f64> {
+        let running = self.allocs.iter_mut().filter_map(|node| node.is_running().then_some(node.host.ip));
+        let samples = |text: String| -> f64 {
+            let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.rsplit_once(' '));
+            values.map(|(_, value)| value.parse::<f64>().expect("a number")).sum()
+        };
+        running.map(|ip| samples(metrics(ip))).collect()
+    }
+
     /// Returns the newest term of the stores.
     pub(crate) fn term(&self) -> u64 {
         let term = |node: &Node| self.store_status(node).map(|status| status.term);
@@ -376,8 +405,13 @@ impl Cluster {
         self.ownerships().into_iter().map(|(_, owner)| owner).collect()
     }
 
-    /// Returns the epoch and the owner of each section, as [`Cluster::owners`] does.
+    /// Returns the epoch and the owner of each section of uids, as [`Cluster::owners`] does.
     pub(crate) fn ownerships(&self) -> Vec<(u64, String)> {
+        self.ownerships_of(0..self.shape.sections as usize)
+    }
+
+    /// Returns the epoch and the owner of each of these sections, as [`Cluster::owners`] does.
+    pub(crate) fn ownerships_of(&self, range: Range<usize>) -> Vec<(u64, String)> {
         let tables = [&self.allocs, &self.other.allocs].map(|allocs| {
             let tables = allocs.iter().filter_map(|node| {
                 let query = async {
@@ -388,12 +422,13 @@ impl Cluster {
             });
             tables.max_by_key(|table| table.version)
         });
-        let mut owners = vec![(0, String::new()); self.shape.sections as usize];
+        let mut owners = vec![(0, String::new()); range.len()];
         for table in tables.iter().flatten() {
-            for run in &table.runs {
+            for run in table.runs.iter().chain(&table.lane_runs) {
                 let name = table.nodes.iter().find(|node| node.id == run.owner).map_or("", |node| &*node.name);
-                let sections = run.first_section as usize..(run.first_section + run.sections) as usize;
-                let older = owners[sections].iter_mut().filter(|(epoch, _)| *epoch <= run.epoch);
+                let place = |section: u32| (section as usize).clamp(range.start, range.end) - range.start;
+                let places = place(run.first_section)..place(run.first_section + run.sections);
+                let older = owners[places].iter_mut().filter(|(epoch, _)| *epoch <= run.epoch);
                 older.for_each(|owner| *owner = (run.epoch, name.to_owned()));
             }
         }

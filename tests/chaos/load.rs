@@ -7,6 +7,9 @@
 //! Stale clients have no routes, and each keeps to one node. When a section has a new owner, the other callers go
 //! there, and the stale clients' calls, over a connection that stays open, are the calls that a replaced owner would
 //! wrongly serve. For stale clients, only the order of the allocated seqs counts.
+//!
+//! `keys` has callers over keys of a keyspace instead. Times without a response are measured for groups of users: the
+//! users of a section, or the keys with the same prefix.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +21,7 @@ use futures::future::{LocalBoxFuture, join_all};
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use seq_client::{CallError, Client};
-use seq_load::caller::{self, AdvanceRange, Ended, History};
+use seq_load::caller::{self, AdvanceRange, Ended, History, UidHistory};
 use seq_load::latency::Latency;
 use seq_load::outcome;
 use seq_load::reply::Reasons;
@@ -28,6 +31,8 @@ use seq_testkit::eventually;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::cluster::{Cluster, SECTION_SIZE, STEP};
+
+pub(crate) mod keys;
 
 /// Users of a section: few, so that each user is called for often.
 const USERS_PER_SECTION: u32 = 4;
@@ -84,15 +89,18 @@ struct State {
     /// Advances that succeeded.
     advances: u64,
     latency: Latency,
-    sections: Vec<Section>,
+    users_per_group: u32,
+    groups: Vec<Group>,
     failures: Reasons,
 }
 
-/// One section, as its callers observe it.
+/// One group of users, as their callers observe it.
 #[derive(Clone, Debug, Default)]
-struct Section {
+struct Group {
     silence: Silence,
     failed: u64,
+    /// Items whose numbers do not begin right after their `prev`.
+    skips: u64,
 }
 
 /// The results of a load.
@@ -102,9 +110,11 @@ pub(crate) struct Report {
     phantoms: Vec<seq_order::Phantom>,
     /// Advances that succeeded.
     advances: u64,
-    /// For each section, the longest time without a response, and the number of failed items.
+    /// For each group of users, the longest time without a response, the number of failed items, and the number of
+    /// items that skipped numbers.
     pub(crate) unserved: Vec<Duration>,
     pub(crate) failed: Vec<u64>,
+    pub(crate) skips: Vec<u64>,
     /// Items without a seq, by reason.
     pub(crate) failures: Reasons,
     pub(crate) calls: u64,
@@ -114,43 +124,48 @@ pub(crate) struct Report {
 }
 
 impl Load {
-    /// Starts the callers and waits until every section is served.
+    /// Starts the callers for uids, and waits until every section is served.
     pub(crate) fn start(cluster: &Cluster) -> Load {
-        let sections = cluster.shape.sections;
-        let mut checker = Checker::new((sections * USERS_PER_SECTION) as usize);
+        let (sections, seeds) = (cluster.shape.sections, cluster.seeds());
+        Load::spawn(sections, USERS_PER_SECTION, async move |record, stopping, stale_clients| {
+            Callers { record, stopping, stale_clients, sections }.run(&seeds).await;
+        })
+    }
+
+    /// Starts a thread of callers for groups of users, and waits until every group is served.
+    fn spawn<C>(groups: u32, users_per_group: u32, callers: C) -> Load
+    where
+        C: AsyncFnOnce(Record, Arc<AtomicBool>, Arc<StaleClients>) + Send + 'static,
+    {
+        let mut checker = Checker::new((groups * users_per_group) as usize);
         checker.complete();
         let state = State {
             began: Instant::now(),
             checker,
             advances: 0,
             latency: Latency::new(),
-            sections: vec![Section::default(); sections as usize],
+            users_per_group,
+            groups: vec![Group::default(); groups as usize],
             failures: Reasons::new(),
         };
         let (record, stopping) = (Record(Arc::new(Mutex::new(state))), Arc::new(AtomicBool::new(false)));
         let stale_clients = Arc::new(StaleClients::default());
-        let callers = Callers {
-            record: record.clone(),
-            stopping: stopping.clone(),
-            stale_clients: stale_clients.clone(),
-            sections,
-        };
-        let seeds = cluster.seeds();
+        let shared = (record.clone(), stopping.clone(), stale_clients.clone());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(callers.run(&seeds));
+            runtime.block_on(callers(shared.0, shared.1, shared.2));
         });
         let load = Load { record, stopping, stale_clients, thread: Some(thread) };
         load.wait_served();
         load
     }
 
-    /// Waits until a call for every section has succeeded that began after this point.
+    /// Waits until a call for every group has succeeded that began after this point.
     pub(crate) fn wait_served(&self) {
         let now = self.record.now();
-        eventually("every section is served", || {
+        eventually("every section or group of keys is served", || {
             let state = self.record.0.lock();
-            state.sections.iter().all(|section| section.silence.last() > Some(now)).then_some(())
+            state.groups.iter().all(|group| group.silence.last() > Some(now)).then_some(())
         });
     }
 
@@ -158,8 +173,8 @@ impl Load {
     pub(crate) fn reset(&self) {
         let mut state = self.record.0.lock();
         let now = state.began.elapsed();
-        for section in &mut state.sections {
-            *section = Section { silence: Silence::since(now), failed: 0 };
+        for group in &mut state.groups {
+            *group = Group { silence: Silence::since(now), ..Group::default() };
         }
         state.failures.clear();
         state.latency.reset();
@@ -180,8 +195,8 @@ impl Load {
     pub(crate) fn report(&self) -> Report {
         let mut state = self.record.0.lock();
         let now = state.began.elapsed();
-        state.sections.iter_mut().for_each(|section| section.silence.extend(now));
-        let silences = || state.sections.iter().map(|section| &section.silence);
+        state.groups.iter_mut().for_each(|group| group.silence.extend(now));
+        let silences = || state.groups.iter().map(|group| &group.silence);
         let worst = silences().max_by_key(|silence| silence.longest());
         Report {
             tally: state.checker.tally(),
@@ -189,7 +204,8 @@ impl Load {
             phantoms: state.checker.phantoms(),
             advances: state.advances,
             unserved: silences().map(Silence::longest).collect(),
-            failed: state.sections.iter().map(|section| section.failed).collect(),
+            failed: state.groups.iter().map(|group| group.failed).collect(),
+            skips: state.groups.iter().map(|group| group.skips).collect(),
             failures: state.failures.clone(),
             calls: state.latency.calls(),
             latency: state.latency.percentiles(),
@@ -226,9 +242,9 @@ impl Report {
         assert_eq!(self.tally.violations(), 0, "{:?}\n{:#?}\n{:#?}", self.tally, self.details, self.phantoms);
     }
 
-    /// Returns the longest time without a response among some sections.
-    pub(crate) fn longest(&self, sections: impl IntoIterator<Item = usize>) -> Duration {
-        sections.into_iter().map(|section| self.unserved[section]).max().unwrap_or_default()
+    /// Returns the longest time without a response among some groups.
+    pub(crate) fn longest(&self, groups: impl IntoIterator<Item = usize>) -> Duration {
+        groups.into_iter().map(|group| self.unserved[group]).max().unwrap_or_default()
     }
 
     /// Prints a summary line.
@@ -258,18 +274,8 @@ struct Callers {
 
 impl Callers {
     async fn run(&self, seeds: &[String]) {
-        let connect = || async {
-            loop {
-                let builder = Client::builder().deadline(DEADLINE).connections(2);
-                match seeds.iter().fold(builder, |builder, seed| builder.seed(seed)).connect().await {
-                    Ok(client) => return client,
-                    Err(error) if error.is_retryable() => tokio::time::sleep(PROBE_PAUSE).await,
-                    Err(error) => panic!("callers cannot connect: {error}"),
-                }
-            }
-        };
         // There are two clients, so that their routes can differ.
-        let clients = [connect().await, connect().await];
+        let clients = [connect(seeds).await, connect(seeds).await];
         let client = |at: u32| &clients[at as usize % clients.len()];
         let probes = (0..self.sections * PROBES)
             .map(|at| Box::pin(self.probe(client(at % PROBES), at / PROBES)) as LocalBoxFuture<'_, ()>);
@@ -341,17 +347,19 @@ impl Record {
     }
 }
 
+impl UidHistory for Record {
+    /// The uids of users are spread over the section.
+    fn uid(&self, User(user): User) -> u64 {
+        let (section, place) = (user / USERS_PER_SECTION, user % USERS_PER_SECTION);
+        u64::from(section) * u64::from(SECTION_SIZE) + u64::from(place * (SECTION_SIZE / USERS_PER_SECTION))
+    }
+}
+
 impl History for Record {
     fn record<T>(&self, f: impl FnOnce(&mut Checker, Duration) -> T) -> T {
         let mut state = self.0.lock();
         let now = state.began.elapsed();
         f(&mut state.checker, now)
-    }
-
-    /// The uids of users are spread over the section.
-    fn uid(&self, User(user): User) -> u64 {
-        let (section, place) = (user / USERS_PER_SECTION, user % USERS_PER_SECTION);
-        u64::from(section) * u64::from(SECTION_SIZE) + u64::from(place * (SECTION_SIZE / USERS_PER_SECTION))
     }
 
     fn on_end(&self, call: &Ended<'_>) {
@@ -361,6 +369,8 @@ impl History for Record {
                 state.latency.record(times.1 - times.0);
                 for (user, result) in users.iter().zip(*results) {
                     state.on_item(*user, times.1, result.as_ref().err());
+                    let skips = result.as_ref().is_ok_and(|given| given.first() != given.prev + 1);
+                    state.group(*user).skips += u64::from(skips);
                 }
             }
             Ended::Current { user, times, result } => {
@@ -374,14 +384,30 @@ impl History for Record {
 }
 
 impl State {
+    fn group(&mut self, user: User) -> &mut Group {
+        &mut self.groups[(user.0 / self.users_per_group) as usize]
+    }
+
     fn on_item(&mut self, user: User, now: Duration, error: Option<&CallError>) {
-        let section = &mut self.sections[(user.0 / USERS_PER_SECTION) as usize];
+        let group = self.group(user);
         match error {
-            None => section.silence.end(now),
+            None => group.silence.end(now),
             Some(error) => {
-                section.failed += 1;
+                group.failed += 1;
                 *self.failures.entry(outcome::failure(error).reason).or_default() += 1;
             }
+        }
+    }
+}
+
+/// Connects a client of the SDK, once a seed responds.
+async fn connect(seeds: &[String]) -> Client {
+    loop {
+        let builder = Client::builder().deadline(DEADLINE).connections(2);
+        match seeds.iter().fold(builder, |builder, seed| builder.seed(seed)).connect().await {
+            Ok(client) => return client,
+            Err(error) if error.is_retryable() => tokio::time::sleep(PROBE_PAUSE).await,
+            Err(error) => panic!("callers cannot connect: {error}"),
         }
     }
 }

@@ -11,6 +11,7 @@ mod disks;
 mod distance;
 mod failover;
 mod ids;
+mod keys;
 mod names;
 mod pairs;
 mod pauses;
@@ -370,6 +371,34 @@ pub(crate) const ROWS: &[Row] = &[
         "tickets of two counters in two sets: all processes of one set are killed for 20 s and started, twice",
     ),
     row("ids_end", Tier::Full, CLOCKS, ids::limits::end, "ids of series: all clocks read the last seconds of a shape"),
+    row(
+        "keys_evict",
+        Tier::Long,
+        NET,
+        keys::evict,
+        "keys: nodes have room for a tenth of the keys that are called at random, and an allocator is killed",
+    ),
+    row(
+        "keys_migrate",
+        Tier::Short,
+        NET,
+        keys::migrate,
+        "keys: 16 neighbouring buckets migrate to another set and back, twice: no call fails, no number is missing",
+    ),
+    row(
+        "keys_rolling",
+        Tier::Full,
+        NET,
+        keys::rolling,
+        "keys: each allocator and each store is terminated and restarted: no call fails, no number is missing",
+    ),
+    row(
+        "keys_skewed",
+        Tier::Full,
+        NET,
+        keys::skewed,
+        "keys: more keys than a node may have are in one bucket: memory is bounded, other buckets are served",
+    ),
     row(
         "crash_300",
         Tier::Full,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use seq_testkit::eventually;
 
 use crate::cluster::{Cluster, Shape};
+use crate::load::keys::Keys;
 use crate::load::{Load, Report};
 
 /// A cluster under load. The callers end before the cluster.
@@ -21,6 +22,13 @@ impl Scene {
     /// Starts load on a cluster, and waits until every section is served.
     pub(crate) fn of(cluster: Cluster) -> Scene {
         let load = Load::start(&cluster);
+        load.reset();
+        Scene { load, cluster }
+    }
+
+    /// Starts load on keys of a cluster that has the keyspace.
+    pub(crate) fn of_keys(cluster: Cluster, keys: Keys) -> Scene {
+        let load = Load::start_keys(&cluster, keys);
         load.reset();
         Scene { load, cluster }
     }

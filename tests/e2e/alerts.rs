@@ -8,6 +8,7 @@ mod allocators;
 mod ceilings;
 pub(crate) mod disks;
 mod ids;
+mod keys;
 mod monitoring;
 mod notifications;
 mod ownership;

@@ -95,11 +95,23 @@ impl Keyed {
     /// # Panics
     /// When a key has two counters.
     pub(crate) fn with(counters: impl ExactSizeIterator<Item = Counter>, start: u64) -> Keyed {
-        let entries = (0..entries_for(counters.len())).map(|_| Entry {
-            hi: AtomicU64::new(0),
-            lo: AtomicU64::new(0),
-            slot: AtomicU64::new(0),
-        });
+        let entries = entries_for(counters.len());
+        Keyed::sized(counters, start, entries)
+    }
+
+    /// Creates a table with counters of this frozen table, in which half as many keys again have room, but no more keys
+    /// than in this table.
+    ///
+    /// # Panics
+    /// When a key has two counters.
+    pub(crate) fn reduced(&self, counters: impl ExactSizeIterator<Item = Counter>, start: u64) -> Keyed {
+        let entries = entries_for(counters.len()).min(self.entries.len());
+        Keyed::sized(counters, start, entries)
+    }
+
+    fn sized(counters: impl ExactSizeIterator<Item = Counter>, start: u64, entries: usize) -> Keyed {
+        let entries =
+            (0..entries).map(|_| Entry { hi: AtomicU64::new(0), lo: AtomicU64::new(0), slot: AtomicU64::new(0) });
         let table = Keyed { entries: entries.collect(), occupied: AtomicU64::new(counters.len() as u64), start };
         for Counter { key, distance, is_recent } in counters {
             let entry = table.claim(key).expect("a key has one counter");

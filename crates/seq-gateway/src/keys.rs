@@ -59,9 +59,9 @@ impl<F: SequenceService> Handlers<F> {
         let lists = convert::items(keys.len(), counts, known_epochs)?;
         context.memory.add_items(keys.len())?;
         let keyspace = self.admitted(&context.caller, keyspace)?;
-        let is_own: Vec<bool> = keys.iter().map(|key| context.caller.admit_key(&keyspace.name, key)).collect();
-        // Items of keys that are not the tenant's take no part in its quotas.
-        let own = || is_own.iter().enumerate().filter_map(|(index, is_own)| is_own.then_some(index));
+        let is_taken = admitted_keys(&context.caller, &keyspace, &keys);
+        // Items that are refused for their keys take no part in the quotas of the tenant.
+        let own = || is_taken.iter().enumerate().filter_map(|(index, is_taken)| is_taken.then_some(index));
         let counts: Vec<_> = lists.map(|(count, _)| count.map(admitted_item)).collect();
         let mut admitted: Vec<_> = own().map(|index| counts[index]).collect();
         context.caller.admit_counts(&mut admitted);
@@ -74,11 +74,11 @@ impl<F: SequenceService> Handlers<F> {
         }
         .into_iter();
         let mut admitted = admitted.into_iter();
-        let results = is_own.iter().zip(&keys).map(|(is_own, key)| {
-            if !is_own {
-                return Err(KeyRefusal::other_tenants(&keyspace.name, key));
+        let results = is_taken.iter().zip(&keys).map(|(is_taken, key)| {
+            if !is_taken {
+                return Err(refused_key(&keyspace, key));
             }
-            let item = admitted.next().expect("an item for each key of the tenant");
+            let item = admitted.next().expect("an item for each admitted key");
             let result = item.and_then(|_| taken.next().expect("a result for each admitted item"));
             result.map_err(|refusal| KeyRefusal::of(refusal, key))
         });
@@ -122,8 +122,8 @@ impl<F: SequenceService> Handlers<F> {
         let lists = convert::items(keys.len(), &[], known_epochs)?;
         context.memory.add_items(keys.len())?;
         let keyspace = self.admitted(&context.caller, keyspace)?;
-        let is_own: Vec<bool> = keys.iter().map(|key| context.caller.admit_key(&keyspace.name, key)).collect();
-        let own = keys.iter().zip(lists).zip(&is_own).filter(|(_, is_own)| **is_own);
+        let is_read = admitted_keys(&context.caller, &keyspace, &keys);
+        let own = keys.iter().zip(lists).zip(&is_read).filter(|(_, is_read)| **is_read);
         let read: Vec<_> = own.map(|((key, (_, epoch)), _)| (*key, Count::ONE, epoch)).collect();
         let mut read = match read.is_empty() {
             true => Vec::new(),
@@ -132,12 +132,12 @@ impl<F: SequenceService> Handlers<F> {
         .into_iter();
         let mut response =
             v1::CurrentManyResponse { routes: self.newer_routes(*route_version), ..v1::CurrentManyResponse::default() };
-        for (index, (is_own, key)) in (0..).zip(is_own.into_iter().zip(keys)) {
-            let result = if is_own {
-                let result = read.next().expect("a result for each key of the tenant");
+        for (index, (is_read, key)) in (0..).zip(is_read.into_iter().zip(keys)) {
+            let result = if is_read {
+                let result = read.next().expect("a result for each admitted key");
                 result.map_err(|refusal| KeyRefusal::of(refusal, key))
             } else {
-                Err(KeyRefusal::other_tenants(&keyspace.name, key))
+                Err(refused_key(&keyspace, key))
             };
             push_current(&mut response, index, result, |index, refusal| refusal.item(index, context.deadline));
         }
@@ -302,16 +302,26 @@ fn one_key<'a>(key: &'a str, raw_key: &'a [u8]) -> Result<Key<'a>, KeyRefusal> {
     }
 }
 
-/// Returns the keys of a request.
+/// Returns the keys of a batch, which may be of any size: a key of a bad size refuses its item alone.
 ///
 /// # Errors
-/// As [`one_key`], for any of them.
+/// [`KeyRefusal::Malformed`] if the request has texts and bytes.
 fn many_keys<'a>(keys: &'a [String], raw_keys: &'a [Vec<u8>]) -> Result<Vec<Key<'a>>, KeyRefusal> {
     match (keys, raw_keys) {
-        (keys, []) => keys.iter().map(|key| checked(key.as_bytes())).collect(),
-        ([], keys) => keys.iter().map(|key| checked(key)).collect(),
+        (keys, []) => Ok(keys.iter().map(String::as_bytes).collect()),
+        ([], keys) => Ok(keys.iter().map(Vec::as_slice).collect()),
         _ => Err(KeyRefusal::Malformed("send the keys as `keys` or as `raw_keys`, not as both".to_owned())),
     }
+}
+
+/// Returns for each key of a batch whether its size is right and its tenant may use it.
+fn admitted_keys(caller: &Caller, keyspace: &Keyspace, keys: &[Key<'_>]) -> Vec<bool> {
+    keys.iter().map(|key| checked(key).is_ok() && caller.admit_key(&keyspace.name, key)).collect()
+}
+
+/// Returns the refusal of a key for which [`admitted_keys`] has returned `false`.
+fn refused_key(keyspace: &Keyspace, key: Key<'_>) -> KeyRefusal {
+    checked(key).err().unwrap_or_else(|| KeyRefusal::other_tenants(&keyspace.name, key))
 }
 
 /// Checks the size of a key.

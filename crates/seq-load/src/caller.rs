@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use seq_client::{Allocation, CallError, Client, Current};
+use seq_client::{Allocation, CallError, Client, Current, Keyspace};
 use seq_order::{Advancing, Checker, Outcome, User};
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
@@ -22,11 +22,20 @@ pub trait History {
     /// Runs `f` on the order checker, with the current time.
     fn record<T>(&self, f: impl FnOnce(&mut Checker, Duration) -> T) -> T;
 
-    /// Returns the uid of a user.
-    fn uid(&self, user: User) -> u64;
-
     /// Receives a call that has ended, after the checker has recorded the end of the call.
     fn on_end(&self, call: &Ended<'_>);
+}
+
+/// The history of a test whose users have a uid each.
+pub trait UidHistory: History {
+    /// Returns the uid of a user.
+    fn uid(&self, user: User) -> u64;
+}
+
+/// The history of a test whose users are keys of a keyspace.
+pub trait KeyHistory: History {
+    /// Returns the key of a user.
+    fn key(&self, user: User) -> String;
 }
 
 /// A call that ended.
@@ -77,20 +86,41 @@ pub struct AdvanceRange {
 }
 
 /// Requests `count` numbers for each user, in one call.
-pub async fn next(client: &Client, history: &impl History, users: &[User], count: u32) {
-    let (id, sent) = history.record(|checker, now| (checker.start(now, users.iter().copied()), now));
-    let results = match users {
-        [user] => vec![client.next_n(history.uid(*user), count).await],
+pub async fn next(client: &Client, history: &impl UidHistory, users: &[User], count: u32) {
+    let call = async || match users {
+        [user] => Ok(vec![client.next_n(history.uid(*user), count).await]),
         users => {
             let uids = users.iter().map(|user| history.uid(*user));
-            let results = if count == 1 {
+            if count == 1 {
                 client.next_many(&uids.collect::<Vec<_>>()).await
             } else {
                 client.next_many_n(&uids.map(|uid| (uid, count)).collect::<Vec<_>>()).await
-            };
-            results.unwrap_or_else(|error| vec![Err(error); users.len()])
+            }
         }
     };
+    recorded_next(history, users, call).await;
+}
+
+/// Requests `count` numbers for each user, in one call for their keys.
+pub async fn next_keys(keyspace: &Keyspace, history: &impl KeyHistory, users: &[User], count: u32) {
+    let call = async || match users {
+        [user] => Ok(vec![keyspace.next_n(history.key(*user), count).await]),
+        users => {
+            let keys: Vec<String> = users.iter().map(|user| history.key(*user)).collect();
+            keyspace.next_many_n(&keys, count).await
+        }
+    };
+    recorded_next(history, users, call).await;
+}
+
+/// Sends a request for numbers of each user, and records it.
+async fn recorded_next(
+    history: &impl History,
+    users: &[User],
+    call: impl AsyncFnOnce() -> Result<Vec<Result<Allocation, CallError>>, CallError>,
+) {
+    let (id, sent) = history.record(|checker, now| (checker.start(now, users.iter().copied()), now));
+    let results = call().await.unwrap_or_else(|error| vec![Err(error); users.len()]);
     let ended = history.record(|checker, now| {
         checker.end(id, now, results.iter().map(outcome));
         now
@@ -99,9 +129,19 @@ pub async fn next(client: &Client, history: &impl History, users: &[User], count
 }
 
 /// Requests the last number of a user.
-pub async fn current(client: &Client, history: &impl History, user: User) {
+pub async fn current(client: &Client, history: &impl UidHistory, user: User) {
+    recorded_current(history, user, async || client.current(history.uid(user)).await).await;
+}
+
+/// Requests the last number of a user's key.
+pub async fn current_key(keyspace: &Keyspace, history: &impl KeyHistory, user: User) {
+    recorded_current(history, user, async || keyspace.current(history.key(user)).await).await;
+}
+
+/// Sends a request for the last number of a user, and records it.
+async fn recorded_current(history: &impl History, user: User, call: impl AsyncFnOnce() -> Result<Current, CallError>) {
     let (id, sent) = history.record(|checker, now| (checker.start_read(now, [user]), now));
-    let result = client.current(history.uid(user)).await;
+    let result = call().await;
     let ended = history.record(|checker, now| {
         checker.end_read(id, now, [reading(&result)]);
         now
@@ -112,7 +152,7 @@ pub async fn current(client: &Client, history: &impl History, user: User) {
 /// Advances a user to a random number near the user's largest number. Sends the request to one random node after
 /// another until a node advances the user or refuses because the user's counter is past the target. Repeated requests
 /// are safe because a repeated advance has no further effect.
-pub async fn advance(nodes: &[Channel], history: &impl History, user: User, range: AdvanceRange) {
+pub async fn advance(nodes: &[Channel], history: &impl UidHistory, user: User, range: AdvanceRange) {
     let (id, to) = history.record(|checker, now| {
         let to = checker.floor(user).saturating_sub(range.below) + fastrand::u64(..range.width);
         (checker.start_advance(now, user, to), to)
@@ -135,7 +175,7 @@ pub async fn advance(nodes: &[Channel], history: &impl History, user: User, rang
 
 /// Requests a number from `node` without the SDK, so without routes and retries, like a client that ignores changes of
 /// owner.
-pub async fn next_directly(node: Channel, history: &impl History, user: User, deadline: Duration) {
+pub async fn next_directly(node: Channel, history: &impl UidHistory, user: User, deadline: Duration) {
     let id = history.record(|checker, now| checker.start(now, [user]));
     let request = v1::NextRequest { uid: Some(history.uid(user)), count: 1, ..v1::NextRequest::default() };
     let response = tokio::time::timeout(deadline, SequenceServiceClient::new(node).next(request)).await;

@@ -193,7 +193,7 @@ fn recover(cluster: &mut Cluster) {
 }
 
 /// Starts a migration of sections with a rate; returns its id.
-fn start(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, rate: u32) -> u64 {
+pub(super) fn start(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, rate: u32) -> u64 {
     start_at(cluster, way, sections, v1::MigrationPace { rate, max_pause_ms: 1_000, paused: false })
 }
 
@@ -235,7 +235,7 @@ fn pace(cluster: &Cluster, stores: &[Node], id: u64, paused: bool) {
     });
 }
 
-fn complete(cluster: &Cluster, way: Way, id: u64) {
+pub(super) fn complete(cluster: &Cluster, way: Way, id: u64) {
     admin(stores(cluster, way), cluster, async |mut client: Admin| {
         client.complete_migration(v1::CompleteMigrationRequest { id }).await
     });
@@ -247,11 +247,17 @@ fn status(cluster: &Cluster, way: Way, id: u64) -> Option<MigrationStatus> {
     cluster.set_admin(stores(cluster, way), list).ok()?.migrations.pop()
 }
 
-fn wait(cluster: &Cluster, way: Way, id: u64, what: &str, is: impl Fn(&MigrationStatus) -> bool) -> MigrationStatus {
+pub(super) fn wait(
+    cluster: &Cluster,
+    way: Way,
+    id: u64,
+    what: &str,
+    is: impl Fn(&MigrationStatus) -> bool,
+) -> MigrationStatus {
     eventually(what, || status(cluster, way, id).filter(|status| is(status)))
 }
 
-fn is_in(phase: MigrationPhase) -> impl Fn(&MigrationStatus) -> bool {
+pub(super) fn is_in(phase: MigrationPhase) -> impl Fn(&MigrationStatus) -> bool {
     move |status| status.phase() == phase
 }
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{allocators, ceilings, disks, ids, ownership, security, stores, upgrades, writes};
+use super::{allocators, ceilings, disks, ids, keys, ownership, security, stores, upgrades, writes};
 
 /// The alerts of all scenes.
-const SCENES: [&[&str]; 21] = [
+const SCENES: [&[&str]; 22] = [
     allocators::ALERTS,
     allocators::ALERTS_OF_FILES,
     allocators::ALERTS_OF_OVERLOAD,
@@ -17,6 +17,7 @@ const SCENES: [&[&str]; 21] = [
     ceilings::ALERTS_OF_SNAPSHOTS,
     disks::ALERTS,
     ids::ALERTS,
+    keys::ALERTS,
     ownership::ALERTS_OF_COPIES,
     ownership::ALERTS_OF_ORDER,
     ownership::ALERTS_OF_ROUTES,

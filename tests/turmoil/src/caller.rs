@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use seq_channel::Dial;
 use seq_client::{CallError, Client};
-use seq_load::caller::{self, AdvanceRange, Ended, History as _};
+use seq_load::caller::{self, AdvanceRange, Ended, UidHistory};
 use seq_order::{Advancing, Checker, User};
 use tonic::transport::{Channel, Endpoint};
 
@@ -120,13 +120,15 @@ impl History {
     }
 }
 
+impl UidHistory for History {
+    fn uid(&self, user: User) -> u64 {
+        self.uids[user.0 as usize]
+    }
+}
+
 impl seq_load::caller::History for History {
     fn record<T>(&self, f: impl FnOnce(&mut Checker, Duration) -> T) -> T {
         f(&mut self.inner.borrow_mut().checker, self.report.now())
-    }
-
-    fn uid(&self, user: User) -> u64 {
-        self.uids[user.0 as usize]
     }
 
     fn on_end(&self, call: &Ended<'_>) {

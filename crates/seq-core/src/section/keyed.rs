@@ -159,8 +159,9 @@ impl KeyedSection {
     }
 
     /// Freezes this section, and creates a section that continues it under the same ownership and the present ceiling.
-    /// The counters that stay get a table in which half as many again have room; after an eviction of all counters, the
-    /// section has no room. If counters are dropped, the floor rises to the highest of their numbers.
+    /// The counters that stay get a table in which half as many again have room. An eviction adds no room, so that the
+    /// room of a node grows only where the node checks its limit; after an eviction of all counters, the section has no
+    /// room. If counters are dropped, the floor rises to the highest of their numbers.
     ///
     /// Calls that find this section frozen are retried with the next section. A raise that was requested for this
     /// section is not requested for the next section until a call needs it.
@@ -178,8 +179,11 @@ impl KeyedSection {
         }
         let (begun, evicted) = (sum_of(&counters), all - counters.len());
         // A bucket grows because a key needs room. A bucket of which nothing is left after an eviction needs none.
-        let is_empty = keep == Keep::Recent && counters.is_empty();
-        let slots = if is_empty { Keyed::empty(start) } else { Keyed::with(counters.into_iter(), start) };
+        let slots = match keep {
+            Keep::Recent if counters.is_empty() => Keyed::empty(start),
+            Keep::Recent => self.slots.reduced(counters.into_iter(), start),
+            Keep::All => Keyed::with(counters.into_iter(), start),
+        };
         let section = Section::new(slots, self.base, self.ceiling(), self.step());
         Rebuilt { section: Section { begun, ..section.up_to(self.last) }, evicted, sum }
     }

@@ -1,6 +1,8 @@
 //! Keys over HTTP: as plain text, and `KeyService` in JSON as the Connect protocol defines it.
 
 use seq_api::service::Via;
+use seq_proto::v1;
+use seq_proto::v1::key_service_client::KeyServiceClient;
 use serde_json::{Value, json};
 
 use crate::http::{HttpResponse, UNSOLICITED, http1, http2};
@@ -149,4 +151,40 @@ async fn every_method_of_keys_is_served_in_json() {
     }
     let owners = http1(server.addr, "POST", "/seqsvr.v1.KeyOwnerService/NextHashed", &[], "{}").await;
     assert_eq!(owners.status, 404, "hashes are for gRPC between nodes");
+}
+
+#[tokio::test]
+async fn a_key_of_a_bad_size_refuses_its_item_alone() {
+    let server = open().await;
+    let longer = "x".repeat(513);
+    let refused = |answer: &Value| -> Vec<Value> {
+        let errors = answer["errors"].as_array().unwrap().iter();
+        errors.map(|error| json!([error["index"], error["reason"], error["message"]])).collect()
+    };
+    let sizes = [
+        json!([1, "KEY_SIZE", "the key has 0 bytes: a key has 1 to 512"]),
+        json!([2, "KEY_SIZE", "the key has 513 bytes: a key has 1 to 512"]),
+    ];
+    let batch = json!({ "keyspace": "main", "keys": ["a", "", longer, "a"], "counts": [1, 2, 3, 4] });
+    let answer = call(&server, "NextMany", &batch).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["values"], json!(["1", "0", "0", "5"]), "each item has its count");
+    assert_eq!(refused(&answer.json()), sizes);
+    let batch = json!({ "keyspace": "main", "keys": ["a", "", longer, "b"] });
+    let answer = call(&server, "CurrentMany", &batch).await.json();
+    assert_eq!((&answer["values"], refused(&answer)), (&json!(["5", "0", "0", "0"]), sizes.to_vec()));
+
+    let client = || KeyServiceClient::new(server.channel.clone());
+    let (keyspace, raw_keys) = ("main".to_owned(), vec![vec![], b"a".to_vec()]);
+    let many = v1::NextKeysRequest { keyspace, raw_keys: raw_keys.clone(), ..v1::NextKeysRequest::default() };
+    let response = client().next_many(many.clone()).await.unwrap().into_inner();
+    let errors: Vec<_> = response.errors.iter().map(|error| (error.index, error.reason.as_str())).collect();
+    assert_eq!((response.values, errors), (vec![0, 6], vec![(0, "KEY_SIZE")]));
+    // A batch without a key of a right size is served too.
+    let many = v1::NextKeysRequest { raw_keys: vec![vec![]], ..many };
+    let response = client().next_many(many).await.unwrap().into_inner();
+    assert_eq!((response.values, response.errors.len()), (vec![0], 1));
+    let many = v1::CurrentKeysRequest { keyspace: "main".to_owned(), raw_keys, ..v1::CurrentKeysRequest::default() };
+    let response = client().current_many(many).await.unwrap().into_inner();
+    assert_eq!((response.values, response.errors.len()), (vec![0, 6], 1));
 }

@@ -133,6 +133,21 @@ fn an_eviction_drops_keys_that_were_not_used_since_the_last_one() {
 }
 
 #[test]
+fn an_eviction_adds_no_room() {
+    let mut section = section(0, 1_000);
+    for round in 0..4 {
+        for name in ["a", "b", "c", "d", "e", "f", "g"] {
+            assert!(matches!(section.take(key(name), count(1)), Ok(Take::Given { .. })), "{name} in round {round}");
+        }
+        assert_eq!(section.take(key("another"), count(1)), Err(Full));
+        let Rebuilt { section: kept, evicted: 0, .. } = section.rebuild(Keep::Recent) else { panic!("all were used") };
+        assert_eq!((kept.keys(), kept.room()), (7, 7));
+        section = kept;
+    }
+    assert_eq!(section.rebuild(Keep::All).section.room(), 10, "a bucket that grows has more");
+}
+
+#[test]
 fn an_advance_is_a_use() {
     let section = section(0, 1_000);
     assert_eq!(advance(&section, "a", 40), done(40));

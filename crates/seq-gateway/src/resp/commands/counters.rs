@@ -33,6 +33,9 @@ pub(super) struct Key<'a> {
     hashed: HashedKey,
 }
 
+/// End of the error of a key that would be a key of the keyspace if the settings named one.
+const WITHOUT_KEYSPACE: &str = "; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace";
+
 /// Finds the counter that a key names. Encodes an error if the key names no counter, or if the keyspace is not known.
 pub(super) fn find<'a, F: SequenceService>(
     endpoint: &Endpoint<F>,
@@ -42,8 +45,12 @@ pub(super) fn find<'a, F: SequenceService>(
     match resolve(&endpoint.node, &endpoint.keyspace(), key) {
         Ok(Some(counter)) => return Some(counter),
         Ok(None) => {
-            let (key, example) = (Excerpt(key), keys(&endpoint.node, None).example());
-            replies.error("ERR", format_args!("{key} is no sequence: a key is a prefix and a uid, as in {example}"));
+            let keys = keys(&endpoint.node, None);
+            // A key of a series names no counter with any settings.
+            let setting = if keys.is_series(key) { "" } else { WITHOUT_KEYSPACE };
+            let (key, example) = (Excerpt(key), keys.example());
+            let text = format_args!("{key} is no sequence: a key is a prefix and a uid, as in {example}{setting}");
+            replies.error("ERR", text);
         }
         Err(refusal) => refuse_key(endpoint, replies, &refusal),
     }
