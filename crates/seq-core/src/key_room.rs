@@ -30,8 +30,8 @@ pub enum NoRoom {
 }
 
 impl KeyBound {
-    /// Returns whether a bucket with the counters of `keys` keys, which has no room for another one, may grow. `held` is
-    /// the number of keys for which all buckets of the node have room.
+    /// Returns whether a bucket with the counters of `keys` keys, which has no room for another one, may grow. `held`
+    /// is the number of keys for which all buckets of the node have room.
     ///
     /// # Errors
     /// [`NoRoom`].

@@ -282,9 +282,10 @@ impl World {
         is_current && (!process.owner.is_frozen(owned.id) || self.bug == Some(Bug::RebuildInHandover))
     }
 
-    /// Visits the buckets of process `p`, of which some evict the counters that were not used since the visit before, and
-    /// schedules the next round. In most rounds a random bucket evicts them although neither it nor the process is
-    /// crowded, because evictions must be safe at any time. There are no evictions in calm weather, in which numbers have no gaps.
+    /// Visits the buckets of process `p`, of which some evict the counters that were not used since the visit before,
+    /// and schedules the next round. In most rounds a random bucket evicts them although neither it nor the process is
+    /// crowded, because evictions must be safe at any time. There are no evictions in calm weather, in which numbers
+    /// have no gaps.
     pub(crate) fn evict(&mut self, p: usize) {
         let wait = self.rng.below(2 * EVICTION);
         self.after(wait, Event::Step(p, Step::Evict));

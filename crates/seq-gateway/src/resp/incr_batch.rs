@@ -121,10 +121,10 @@ pub(crate) fn keys_of(batch: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Parses INCR commands in the form that nearly every client sends into `items`, at most `most` of them. Ends before the
-/// first command of another form, and before the first key of another kind than the items have: uids at first. Returns
-/// the length of the commands in bytes. For the command at which it ends, the caller uses the slower [`short`], and if
-/// this fails too, the [`Parser`].
+/// Parses INCR commands in the form that nearly every client sends into `items`, at most `most` of them. Ends before
+/// the first command of another form, and before the first key of another kind than the items have: uids at first.
+/// Returns the length of the commands in bytes. For the command at which it ends, the caller uses the slower [`short`],
+/// and if this fails too, the [`Parser`].
 fn plain_run(input: &[u8], keys: Keys<'_>, most: usize, items: &mut Items) -> usize {
     let mut left = input;
     for _ in 0..most {
