@@ -200,6 +200,7 @@ fn ports_follow_from_the_address_of_a_node() {
             im.toml:8: store "s3": addr: address "h" is not host:port
             im.toml:11: alloc[0].redis: 7 is not an address in quotes, true or false
             im.toml:12: alloc[1].peer: the port would be 1 above "h:65535", and there is no such port: give it an address
+            im.toml:12: alloc[1].redis_cluster: 7 is not an address in quotes, true or false
         "#]],
     );
 }

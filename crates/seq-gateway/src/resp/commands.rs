@@ -559,7 +559,7 @@ fn command(invocation: &Invocation<'_, '_>, replies: &mut Replies) {
         served.flags.iter().for_each(|flag| replies.simple(flag));
         replies.signed(served.keys.0);
         replies.signed(served.keys.1);
-        replies.integer(u64::from(served.keys.0 > 0));
+        replies.integer(served.key_step());
     };
     match &*invocation.word(1) {
         "count" => replies.integer(SERVED.len() as u64),

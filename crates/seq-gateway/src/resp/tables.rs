@@ -20,6 +20,18 @@ pub(super) struct Served {
     pub(super) keys: (i64, i64),
 }
 
+impl Served {
+    /// Returns the distance between two keys among the arguments; 0 if there are no keys. Clients of Redis Cluster find
+    /// the keys of a command by it.
+    pub(super) fn key_step(&self) -> u64 {
+        match self.keys.0 {
+            0 => 0,
+            _ if self.name == "mset" => 2,
+            _ => 1,
+        }
+    }
+}
+
 const fn served(name: &'static str, arity: i64, flags: &'static [&'static str], keys: (i64, i64)) -> Served {
     Served { name, arity, flags, keys }
 }

@@ -164,15 +164,16 @@ mod tests {
         check(
             &of_alloc(&dev(), "a2")[8..],
             expect![[r#"
-            node.name = "a2" (--name; default: )
-            node.weight = 1 (default; default: 1)
-            node.set = "dev.toml" (--set; default: )
-            node.addr = "127.0.0.1:7101" (dev.toml:53; default: )
-            node.peer = "127.0.0.1:7105" (dev.toml:54; default: )
-            node.http = "127.0.0.1:7181" (dev.toml:55; default: )
-            node.redis = "127.0.0.1:7178" (dev.toml:56; default: )
-            node.certificate = "" (default; default: )
-        "#]],
+                node.name = "a2" (--name; default: )
+                node.weight = 1 (default; default: 1)
+                node.set = "dev.toml" (--set; default: )
+                node.addr = "127.0.0.1:7101" (dev.toml:55; default: )
+                node.peer = "127.0.0.1:7105" (dev.toml:56; default: )
+                node.http = "127.0.0.1:7181" (dev.toml:57; default: )
+                node.redis = "127.0.0.1:7178" (dev.toml:58; default: )
+                node.redis_cluster = "127.0.0.1:7174" (dev.toml:59; default: )
+                node.certificate = "" (default; default: )
+            "#]],
         );
         let text =
             set_file::DEV.replace("name = \"a2\"", "name = \"a2\"\nlisten = { addr = \"127.0.0.1:9\" }\nweight = 3");
@@ -180,16 +181,17 @@ mod tests {
         check(
             &of_alloc(&set, "a2")[8..],
             expect![[r#"
-            node.name = "a2" (--name; default: )
-            node.weight = 3 (dev.toml:54; default: 1)
-            node.set = "dev.toml" (--set; default: )
-            node.addr = "127.0.0.1:7101" (dev.toml:55; default: )
-            node.listen.addr = "127.0.0.1:9" (dev.toml:53; default: )
-            node.peer = "127.0.0.1:7105" (dev.toml:56; default: )
-            node.http = "127.0.0.1:7181" (dev.toml:57; default: )
-            node.redis = "127.0.0.1:7178" (dev.toml:58; default: )
-            node.certificate = "" (default; default: )
-        "#]],
+                node.name = "a2" (--name; default: )
+                node.weight = 3 (dev.toml:56; default: 1)
+                node.set = "dev.toml" (--set; default: )
+                node.addr = "127.0.0.1:7101" (dev.toml:57; default: )
+                node.listen.addr = "127.0.0.1:9" (dev.toml:55; default: )
+                node.peer = "127.0.0.1:7105" (dev.toml:58; default: )
+                node.http = "127.0.0.1:7181" (dev.toml:59; default: )
+                node.redis = "127.0.0.1:7178" (dev.toml:60; default: )
+                node.redis_cluster = "127.0.0.1:7174" (dev.toml:61; default: )
+                node.certificate = "" (default; default: )
+            "#]],
         );
     }
 

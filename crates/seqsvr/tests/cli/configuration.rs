@@ -208,7 +208,7 @@ fn config_check_names_every_problem() {
         expect![[r#"
             bad.toml:5: uids: uid range 9..1 is empty or reversed
             bad.toml:35: store "s3": id: "1" is taken by id of store "s1" (line 17)
-            bad.toml:53: alloc "a2": addr: address "127.0.0.1" is not host:port
+            bad.toml:55: alloc "a2": addr: address "127.0.0.1" is not host:port
             unknown.toml: store: a store has 1, 3 or 5 members, not 0: an even number survives no more failures than one less, and every member past five slows each write
             unknown.toml: alloc: a set has 1 to 1024 AllocSvrs, not 0
             unknown.toml:1: the key name is missing
@@ -222,7 +222,7 @@ fn config_check_names_every_problem() {
     check(
         &["config", "check", "bad.toml", "-o", "json"],
         expect![[r#"
-            {"sets":[],"problems":[{"file":"bad.toml","line":5,"key":"uids","what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":35,"key":"store[2].id","what":"store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)","text":"bad.toml:35: store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)"},{"file":"bad.toml","line":53,"key":"alloc[1].addr","what":"alloc \"a2\": addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:53: alloc \"a2\": addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
+            {"sets":[],"problems":[{"file":"bad.toml","line":5,"key":"uids","what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":35,"key":"store[2].id","what":"store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)","text":"bad.toml:35: store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)"},{"file":"bad.toml","line":55,"key":"alloc[1].addr","what":"alloc \"a2\": addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:55: alloc \"a2\": addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
             exit 2
         "#]],
     );
@@ -269,8 +269,8 @@ fn config_check_tells_where_nodes_listen() {
         "listen = { redis = \"127.0.0.1\", raft = \"127.0.0.1:1\" }",
         &[],
         expect![[r#"
-            nat.toml:53: alloc "a2": listen.redis: address "127.0.0.1" is not host:port
-            nat.toml:53: raft: unknown key; the nearest is redis
+            nat.toml:55: alloc "a2": listen.redis: address "127.0.0.1" is not host:port
+            nat.toml:55: raft: unknown key; the nearest is redis
             exit 2
         "#]],
     );
@@ -278,9 +278,9 @@ fn config_check_tells_where_nodes_listen() {
         "listen = { redis = \"127.0.0.1\" }",
         &[],
         expect![[r#"
-        nat.toml:53: alloc "a2": listen.redis: address "127.0.0.1" is not host:port
-        exit 2
-    "#]],
+            nat.toml:55: alloc "a2": listen.redis: address "127.0.0.1" is not host:port
+            exit 2
+        "#]],
     );
 }
 
