@@ -229,9 +229,7 @@ impl<F: SequenceService> Client<F> {
             let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                let (caller, account) = (self.session.sender.caller(), self.memory.account());
-                let sender = Sender { caller, account, redirects };
-                allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
+                allocate(&endpoint, self.sender(redirects), (batch, keys), items, results, replies).await;
             }
             match end {
                 BatchEnd::Input => break Ok(()),
@@ -274,6 +272,10 @@ impl<F: SequenceService> Client<F> {
         self.hold(replies).await
     }
 
+    fn sender(&self, redirects: Redirects) -> Sender<'_> {
+        Sender { caller: self.session.sender.caller(), account: self.memory.account(), redirects }
+    }
+
     /// Counts the memory of an incomplete command and of a transaction. If they do not fit into the memory that is
     /// left, closes the connection, because the rest of the command would not fit either.
     async fn hold(&mut self, replies: &mut Replies) -> Result<(), End> {
@@ -312,8 +314,7 @@ impl<F: SequenceService> Client<F> {
             let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                let (caller, account) = (self.session.sender.caller(), self.memory.account());
-                let sender = Sender { caller, account, redirects: Redirects::Forward };
+                let sender = self.sender(Redirects::Forward);
                 allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
             }
             match end {
