@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_api::clock::Clock;
-use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
+use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, Redirects, SequenceService, Via};
 use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
 use seq_kit::tasks::TaskGroup;
@@ -88,7 +88,7 @@ pub(crate) fn take(
         return Duration::ZERO;
     }
     let start = Instant::now();
-    let call = Call { deadline: start + TIMEOUT, hops: 0, via: Via::Stream };
+    let call = Call { deadline: start + TIMEOUT, hops: 0, redirects: Redirects::Forward, via: Via::Stream };
     runtime.block_on(allocator.complete_batch(call, asks, replies));
     let refused = replies.iter().find(|reply| !matches!(reply, Some(Ok(_))));
     assert!(refused.is_none(), "refused: {refused:?}");
