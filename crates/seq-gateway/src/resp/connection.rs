@@ -182,6 +182,11 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
+    /// Returns the sender of a batch of this connection.
+    fn sender(&self, redirects: Redirects) -> Sender<'_> {
+        Sender { caller: self.session.sender.caller(), account: self.memory.account(), redirects }
+    }
+
     /// Returns whether the connection ends after the replies to the commands so far. This is so while the node leaves.
     /// If the connection were closed at another time, a command on it could be lost.
     fn leaves(&self) -> bool {
@@ -229,8 +234,7 @@ impl<F: SequenceService> Client<F> {
             let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                let (caller, account) = (self.session.sender.caller(), self.memory.account());
-                let sender = Sender { caller, account, redirects };
+                let sender = self.sender(redirects);
                 allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
             }
             match end {
@@ -312,8 +316,7 @@ impl<F: SequenceService> Client<F> {
             let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                let (caller, account) = (self.session.sender.caller(), self.memory.account());
-                let sender = Sender { caller, account, redirects: Redirects::Forward };
+                let sender = self.sender(Redirects::Forward);
                 allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
             }
             match end {
