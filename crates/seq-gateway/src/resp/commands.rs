@@ -285,11 +285,7 @@ async fn dispatch<F: SequenceService>(
         b"AUTH" => auth(endpoint, session, invocation, replies).await,
         b"HELLO" => hello(endpoint, session, invocation, replies).await,
         b"RESET" => reset(&endpoint.node, session, replies),
-        b"SELECT" if invocation.get(1) == b"0" => replies.simple("OK"),
-        b"SELECT" if endpoint.node.cluster.is_some() && integer(invocation.get(1)).is_some() => {
-            replies.error("ERR", format_args!("SELECT is not allowed in cluster mode"));
-        }
-        b"SELECT" => replies.error("ERR", format_args!("DB index is out of range: there is one, 0")),
+        b"SELECT" => select(&endpoint.node, invocation.get(1), replies),
         b"INFO" => replies.bulk(tables::info(&endpoint.node).as_bytes()),
         b"ROLE" => {
             replies.array(3);
@@ -352,6 +348,17 @@ fn check(node: &Node, called: &[u8], invocation: &Invocation<'_, '_>, replies: &
         ),
     }
     false
+}
+
+/// Executes SELECT. The error of a port for clients of Redis Cluster is that of Redis.
+fn select(node: &Node, index: &[u8], replies: &mut Replies) {
+    match index {
+        b"0" => replies.simple("OK"),
+        _ if node.cluster.is_some() && integer(index).is_some() => {
+            replies.error("ERR", format_args!("SELECT is not allowed in cluster mode"));
+        }
+        _ => replies.error("ERR", format_args!("DB index is out of range: there is one, 0")),
+    }
 }
 
 /// Executes MULTI, EXEC or DISCARD.

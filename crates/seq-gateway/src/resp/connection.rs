@@ -182,6 +182,11 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
+    /// Returns the sender of a batch of this connection.
+    fn sender(&self, redirects: Redirects) -> Sender<'_> {
+        Sender { caller: self.session.sender.caller(), account: self.memory.account(), redirects }
+    }
+
     /// Returns whether the connection ends after the replies to the commands so far. This is so while the node leaves.
     /// If the connection were closed at another time, a command on it could be lost.
     fn leaves(&self) -> bool {
@@ -229,7 +234,8 @@ impl<F: SequenceService> Client<F> {
             let batch = &input[at..at + bytes];
             at += bytes;
             if !items.is_empty() {
-                allocate(&endpoint, self.sender(redirects), (batch, keys), items, results, replies).await;
+                let sender = self.sender(redirects);
+                allocate(&endpoint, sender, (batch, keys), items, results, replies).await;
             }
             match end {
                 BatchEnd::Input => break Ok(()),
@@ -270,10 +276,6 @@ impl<F: SequenceService> Client<F> {
             self.partial = partial;
         }
         self.hold(replies).await
-    }
-
-    fn sender(&self, redirects: Redirects) -> Sender<'_> {
-        Sender { caller: self.session.sender.caller(), account: self.memory.account(), redirects }
     }
 
     /// Counts the memory of an incomplete command and of a transaction. If they do not fit into the memory that is

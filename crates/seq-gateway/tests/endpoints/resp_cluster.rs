@@ -24,6 +24,7 @@ fn halves() -> Port {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
 async fn the_port_is_a_node_of_a_cluster() {
     let port = halves();
     let mut client = port.call().await;
@@ -222,6 +223,7 @@ async fn the_port_is_a_node_of_a_cluster() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
 async fn version_3_of_the_protocol_has_maps_and_verbatim_strings() {
     let port = halves();
     let mut client = port.call().await;
@@ -337,6 +339,7 @@ async fn version_3_of_the_protocol_has_maps_and_verbatim_strings() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
 async fn a_command_for_a_slot_of_another_node_is_redirected() {
     let port = halves();
     // The slots of the tags.
@@ -513,6 +516,7 @@ async fn a_transaction_is_never_redirected() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
 async fn the_table_follows_the_routes() {
     let port = open();
     let mut client = port.call().await;

@@ -11,14 +11,17 @@ use super::*;
 /// First section of the keyspace, behind the sections of uids.
 const FIRST: u32 = 10;
 
+/// The first and the last slot of a range, and its owner, which may be missing, or the other set that it is in.
+type OfSlots = (u16, u16, Result<Option<u32>, u64>);
+
 /// Returns the nodes a1 to a4, of which the named ones have a port. Their ids in the routes are 1 to 4.
 fn nodes(with_port: &[&str]) -> ClusterNodes {
     let addrs: Vec<_> = with_port.iter().map(|name| (*name, format!("{name}.example.com:7{}75", &name[1..]))).collect();
     ClusterNodes::new(("im", "im-a", "a1"), addrs.iter().map(|(name, addr)| (*name, &**addr)))
 }
 
-/// Returns routes with these owners of uids and of ranges of slots; `Err` is another set.
-fn routes(of_uids: Option<u32>, slots: &[(u16, u16, Result<Option<u32>, u64>)]) -> (RouteUpdate, SectionRun) {
+/// Returns routes with these owners of uids and of ranges of slots.
+fn routes(of_uids: Option<u32>, slots: &[OfSlots]) -> (RouteUpdate, SectionRun) {
     let layout = Layout::new(0..1_000, 100).unwrap();
     let (layout, buckets) = layout.append(Lanes::of_keyspace(Hashing::new(Seed::new([7; 16])))).unwrap();
     assert_eq!(buckets.first, SectionId(FIRST));
@@ -47,7 +50,7 @@ fn routes(of_uids: Option<u32>, slots: &[(u16, u16, Result<Option<u32>, u64>)]) 
 }
 
 /// Compares the table: the node of each range of slots, and what happens to calls for other nodes.
-fn check(with_port: &[&str], of_uids: Option<u32>, slots: &[(u16, u16, Result<Option<u32>, u64>)], table: Expect) {
+fn check(with_port: &[&str], of_uids: Option<u32>, slots: &[OfSlots], table: Expect) {
     let (routes, buckets) = routes(of_uids, slots);
     let slots = Slots::new(&nodes(with_port), Some(buckets), routes.version, &routes);
     let mut text = String::new();
