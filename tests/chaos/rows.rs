@@ -373,7 +373,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("ids_end", Tier::Full, CLOCKS, ids::limits::end, "ids of series: all clocks read the last seconds of a shape"),
     row(
         "keys_evict",
-        Tier::Long,
+        Tier::Full,
         NET,
         keys::evict,
         "keys: nodes have room for a tenth of the keys that are called at random, and an allocator is killed",
