@@ -53,8 +53,8 @@ fn evicted(cluster: &mut Cluster) -> f64 {
 }
 
 /// Waits until no node has counters of more than `most` keys, and asserts that they take no more memory than promised.
-/// Counters that are handed over to a node are accepted above its limit, until evictions make up for them. The room of a
-/// node is no measure here: a bucket that was replaced takes part in it until its last numbers are recorded, a second
+/// Counters that are handed over to a node are accepted above its limit, until evictions make up for them. The room of
+/// a node is no measure here: a bucket that was replaced takes part in it until its last numbers are recorded, a second
 /// later, and [`IDLE`] is so short that each bucket is replaced all the time.
 fn wait_bounded(cluster: &mut Cluster, most: u32) {
     eventually("each node has counters of as many keys as it may have", || {
