@@ -48,7 +48,7 @@ type attempts struct {
 	limit    time.Duration
 	// reads is whether the call changes no counter.
 	reads bool
-	// keyspace is that of a call for keys, whose items are in the sections of their buckets; nil for a call for uids.
+	// keyspace is the keyspace of a call for keys, whose items are in the sections of their buckets; nil for a call for uids.
 	keyspace *routes.Keyspace
 
 	made int

@@ -156,7 +156,7 @@ func (currentMany) addLost(*CurrentResult, int) {}
 type itemList struct {
 	// items are as in [attempts.routeOf].
 	items []uint64
-	// keys are those of the items; nil for uids.
+	// keys are the keys of the items; nil for a call for uids.
 	keys []string
 	// counts of the items; nil if each requests one number.
 	counts []uint32

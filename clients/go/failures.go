@@ -258,7 +258,7 @@ func (t *attempts) errItem(item uint64, refusal *wire.ItemError) *Error {
 	return t.of(e, &item)
 }
 
-// of returns the error as that of an item. Errors of keys state no uid.
+// of returns the error as the error of an item. Errors of keys state no uid.
 func (t *attempts) of(e *Error, item *uint64) *Error {
 	if item != nil && t.keyspace == nil {
 		e.UID, e.HasUID = *item, true

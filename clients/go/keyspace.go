@@ -8,7 +8,7 @@ import (
 
 // Keyspace is a handle of a keyspace: counters of keys, which are strings of any bytes, 1 to [MaxKeyBytes] of them. A
 // call is sent to the owner of its key's bucket, and any node serves it while that one cannot be reached. Failed
-// attempts are repeated as those of [Client]; numbers of a lost response are skipped and never allocated again.
+// attempts are repeated as the attempts of [Client]; numbers of a lost response are skipped and never allocated again.
 //
 // An error of a call for a key has no uid. A key of another size is refused with the reason KEY_SIZE before anything is
 // sent.
@@ -68,10 +68,10 @@ func (k *Keyspace) NextN(ctx context.Context, key string, count uint32) (Allocat
 
 // NextMany allocates one number for each key, with one request to each node that owns buckets of these keys. A key that
 // occurs twice gets two numbers, of which the first occurrence gets the smaller one, unless its item had to be retried.
-// The number of keys is not limited: those of one owner are sent in requests of up to 10,000 keys and 128 KiB, one after
+// The number of keys is not limited: the keys of an owner are sent in requests of up to 10,000 keys and 128 KiB, one after
 // another.
 //
-// The results and the error are those of [Client.NextMany]. If a key has another size, nothing is sent.
+// It returns results and an error as [Client.NextMany] does. If a key has another size, nothing is sent.
 func (k *Keyspace) NextMany(ctx context.Context, keys []string) ([]AllocationResult, error) {
 	return runKeys(k, ctx, "Keyspace.NextMany", keys, nil, nextKeys{name: k.name}, false)
 }

@@ -41,8 +41,9 @@ const ALLOCS: [(&str, u16); 3] = [("a1", 7400), ("a2", 7401), ("a3", 7402)];
 /// Allocators of the second set.
 const OTHERS: [(&str, u16); 2] = [("a1", 7420), ("a2", 7421)];
 
-/// Settings of the stores: an allocator that is back gets its share at once.
-const SETTINGS: &str = "[store]\nrebalance_after_ms = 300\n";
+/// Settings of the stores: an allocator that is back gets its share soon, and yet so late that the ownerships before
+/// are read from the records, which keep only the last one.
+const SETTINGS: &str = "[store]\nrebalance_after_ms = 1_500\n";
 
 /// Two sets whose processes run, under load.
 struct Run {
@@ -110,14 +111,14 @@ impl Run {
         });
         self.load.wait_served();
 
-        self.cli(&["node", "drain", last, "--yes"]);
+        self.cli("a", &["node", "drain", last, "--yes"]);
         eventually("it is drained", || self.records.owned("im-a", last).is_empty().then_some(()));
         self.load.wait_served();
-        self.cli(&["node", "undrain", last]);
+        self.cli("a", &["node", "undrain", last]);
         self.wait_owns("im-a", last);
 
         let leader = self.leader();
-        self.cli(&["store", "lead", "--to", &(leader % 3 + 1).to_string()]);
+        self.cli("a", &["store", "lead", "--to", &(leader % 3 + 1).to_string()]);
         eventually("another store leads", || (self.leader() != leader).then_some(()));
         self.load.wait_served();
 
@@ -153,7 +154,10 @@ impl Run {
         });
     }
 
+    /// Migrates sections to the second set. Its balancing is paused while they arrive: it would hand a section over
+    /// within milliseconds of its arrival, and a record keeps only the last ownership.
     fn migrate(&self, sections: std::ops::Range<u32>) {
+        self.cli("b", &["section", "balance", "--pause"]);
         let range = format!("{}..{}", sections.start, sections.end);
         let args = ["set", "migrate", "im-a", "--sections", &range, "--into", "im-b", "--rate", "10", "--yes"];
         let id = self.sets.run(&args)["migration"]["id"].as_str().unwrap().to_owned();
@@ -164,10 +168,12 @@ impl Run {
         });
         self.load.wait_served();
         self.sets.cli(&["migration", "complete", &id, "--yes"]);
+        self.cli("b", &["section", "balance", "--resume"]);
     }
 
-    fn cli(&self, args: &[&str]) {
-        let file = self.sets.file("a").display().to_string();
+    /// Runs a command at the stores of a set.
+    fn cli(&self, set: &str, args: &[&str]) {
+        let file = self.sets.file(set).display().to_string();
         let output = self.sets.place.seqsvr(&[args, &["--set", &file]].concat());
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }

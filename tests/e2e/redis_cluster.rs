@@ -2,7 +2,7 @@
 //! Redis Cluster of three servers, then against a set of three AllocSvrs. Afterwards an owner is killed and another
 //! one is drained while clients count.
 //!
-//! The clients and the server are those of `redis_keys.rs` and `redis_node.rs`.
+//! The clients and the server are found as in `redis_keys.rs` and `redis_node.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -120,8 +120,8 @@ fn redis_cluster(place: &Place, server: &Path, cli: &Path) -> Vec<Redis> {
     servers
 }
 
-/// Numbers messages of conversations with redis-py, one by one and in pipelines from four threads, and prints what it
-/// saw. Its only argument is the address of one node.
+/// Numbers messages of conversations with redis-py, one by one and in pipelines from four threads, and prints the
+/// replies. Its only argument is the address of one node.
 const PYTHON: &str = r#"
 import sys, threading, redis
 from redis.cluster import RedisCluster
@@ -164,7 +164,7 @@ for wrong in (lambda: client.incrby("conv:0:seq", "x"), lambda: client.execute_c
         print(error)
 "#;
 
-/// Counts with ioredis, one by one, in pipelines and with automatic pipelines, and prints what it saw.
+/// Counts with ioredis, one by one, in pipelines and with automatic pipelines, and prints the replies.
 const NODE: &str = r#"
 const Redis = require("ioredis");
 const at = process.argv[1].lastIndexOf(":");
@@ -209,7 +209,7 @@ INCRBY cli:5 abc
 SELECT 1
 ";
 
-/// Runs all programs with one address, and returns what they print.
+/// Runs all programs with one address, and returns their output.
 fn programs(place: &Place, (cli, python, node): (&Path, &Path, Option<&Path>), addr: &str) -> Vec<String> {
     let (host, port) = addr.rsplit_once(':').unwrap();
     let mut seen = vec![run(Command::new(python).args(["-c", PYTHON, addr])).stdout];
@@ -361,7 +361,7 @@ impl Counter {
         });
     }
 
-    /// Ends the program, and returns what it has printed.
+    /// Ends the program, and returns its output.
     fn end(mut self) -> Printed {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());

@@ -25,7 +25,7 @@ interface Request {
   client: string;
   uid: string;
   uids: string[];
-  /** The keyspace of keys; of a burst, that of the keys of its uids. */
+  /** The keyspace of keys; of a burst, the keyspace of the keys of its uids. */
   keyspace?: string;
   key: JsonKey;
   keys: JsonKey[];

@@ -422,7 +422,7 @@ export class Attempts {
     }
   }
 
-  /** Returns the uid that an error states: that of the item, unless it is of a key. */
+  /** Returns the uid that an error states: the uid of the item, unless the item is of a key. */
   #uid(item: bigint | undefined): bigint | undefined {
     return this.space.hasUids ? item : undefined;
   }

@@ -1,4 +1,4 @@
-/** The routes of the buckets of keyspaces, whose sections follow those of the uids and of the lanes of series. */
+/** The routes of the buckets of keyspaces, whose sections follow the sections of the uids and of the lanes of series. */
 
 import type * as pb from "./generated/seqsvr/v1/route_pb.js";
 import type { StoredSeries } from "./generated/seqsvr/v1/series_pb.js";

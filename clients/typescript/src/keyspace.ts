@@ -23,7 +23,7 @@ export type Key = string | Uint8Array;
  * A keyspace: counters of keys of 1 to 512 bytes.
  *
  * A call is sent to the owner of its key's bucket, and any node serves it while that one cannot be reached. Failed
- * attempts are repeated as those of the client; numbers of a lost response are a gap, never a duplicate. An error of a
+ * attempts are repeated as the attempts of the client; numbers of a lost response are a gap, never a duplicate. An error of a
  * key has no uid. A key of another size is refused with KEY_SIZE before anything is sent, and every call of a keyspace
  * that the client does not find with UNKNOWN_KEYSPACE.
  */

@@ -93,7 +93,7 @@ pub struct SetRoute {
     pub epoch: Epoch,
 }
 
-/// What a node does with a call whose section another node of its set owns.
+/// Treatment of a call whose section another node of its set owns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redirects {
     /// The node forwards the call to the owner.

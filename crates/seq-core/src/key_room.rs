@@ -9,6 +9,7 @@
 //! A bucket that needs more room than is left cannot grow, although the node may not be crowded by then. Therefore the
 //! node is crowded with half as many keys in a round in which a bucket was refused room, and in the round after it.
 
+use crate::keyed::room_for;
 use crate::limits;
 
 /// Bound on the keys of a node.
@@ -39,8 +40,7 @@ impl KeyBound {
         if keys as usize >= limits::MAX_BUCKET_KEYS {
             return Err(NoRoom::InBucket);
         }
-        // The larger table has room for half as many keys again, and for a few in any case.
-        let more = u64::from(keys) / 2 + 7;
+        let more = room_for(keys as usize).saturating_sub(keys as usize) as u64;
         if held.saturating_add(more) > self.most { Err(NoRoom::AtNode) } else { Ok(()) }
     }
 
@@ -93,8 +93,9 @@ mod tests {
     fn a_bucket_grows_while_the_larger_table_fits() {
         assert_eq!(BOUND.grow(0, 993), Ok(()));
         assert_eq!(BOUND.grow(0, 994), Err(NoRoom::AtNode));
-        assert_eq!(BOUND.grow(200, 893), Ok(()));
-        assert_eq!(BOUND.grow(200, 894), Err(NoRoom::AtNode));
+        // A table for 200 keys has room for 300.
+        assert_eq!(BOUND.grow(200, 900), Ok(()));
+        assert_eq!(BOUND.grow(200, 901), Err(NoRoom::AtNode));
         assert_eq!(BOUND.grow(200, u64::MAX), Err(NoRoom::AtNode));
         let full = limits::MAX_BUCKET_KEYS as u32;
         let vast = KeyBound { most: u64::MAX };

@@ -271,6 +271,12 @@ fn entries_for(keys: usize) -> usize {
     (12 * keys).div_ceil(7).max(MIN_ENTRIES)
 }
 
+/// Returns the number of keys for which a table has room that was made for `keys` keys: half as many again, and a few
+/// in any case.
+pub(crate) fn room_for(keys: usize) -> usize {
+    limit(entries_for(keys)) as usize
+}
+
 /// Returns the number of entries of a table that may be occupied, 7/8 of all of them. A search passes more entries of
 /// other keys, the fewer entries are free.
 fn limit(entries: usize) -> u64 {

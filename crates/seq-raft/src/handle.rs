@@ -117,7 +117,7 @@ impl<M: StateMachine> RaftHandle<M> {
     /// costs one round trip to a majority. Cancel safe.
     ///
     /// # Errors
-    /// Those of [`RaftHandle::check_leads`], and an error if this member is stopping.
+    /// The errors of [`RaftHandle::check_leads`], and an error if this member is stopping.
     pub async fn linearize(&self) -> Result<(), Status> {
         self.check_leads()?;
         match self.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {

@@ -44,7 +44,7 @@ const SEEDS: [[u8; 16]; 2] = [[7; 16], [9; 16]];
 
 /// Bound on the keys of a process. There is room for the first tables of both buckets, and for a larger one of one of
 /// them only after evictions.
-const BOUND: u64 = 20;
+const BOUND: u64 = 16;
 
 /// Mean time between two rounds of evictions of a process.
 const EVICTION: u64 = 300 * MS;
@@ -265,10 +265,12 @@ impl World {
         None
     }
 
-    /// Returns the bound on the keys of a process. In calm weather, in which no call may be refused, it is never
-    /// reached.
+    /// Returns the bound on the keys of a process. It is never reached in calm weather, in which no call may be
+    /// refused, nor after everything healed: a key without a counter is refused for as long as all other counters are
+    /// in use.
     fn key_bound(&self) -> KeyBound {
-        KeyBound { most: if self.swarm.weather == Weather::Calm { u64::MAX } else { BOUND } }
+        let is_unbounded = self.swarm.weather == Weather::Calm || self.healed;
+        KeyBound { most: if is_unbounded { u64::MAX } else { BOUND } }
     }
 
     /// Returns the number of keys for which the buckets of a process have room.

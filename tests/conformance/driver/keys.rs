@@ -1,4 +1,4 @@
-//! Calls for keys of a keyspace, which are recorded in the history as those of uids.
+//! Calls for keys of a keyspace, which are recorded in the history as calls for uids are.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
@@ -123,7 +123,7 @@ fn values(keys: &[Key<'_>]) -> Vec<Value> {
     keys.iter().map(|key| key.value()).collect()
 }
 
-/// Returns the result of each item; the error of a call is that of each of its items.
+/// Returns the result of each item; the error of a call is the error of each of its items.
 fn of_items<T>(
     keys: &[Key<'_>],
     results: Result<Vec<Result<T, CallError>>, CallError>,

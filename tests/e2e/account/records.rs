@@ -19,18 +19,21 @@ use seq_testkit::eventually;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-/// Pause between two readings of all records: shorter than any two changes of the owner of a section.
+/// Pause between two readings of the records of a set. A reading that is late misses an ownership only if the next
+/// change of the owner comes before it: [`super::SETTINGS`] keep those changes a second apart, on a machine that is
+/// loaded.
 const PAUSE: Duration = Duration::from_millis(30);
 
 /// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The records of the sets, which a thread reads again and again.
+/// The records of the sets, which are read again and again.
 pub(super) struct Records {
     stopped: Arc<AtomicBool>,
     seen: Arc<Mutex<Seen>>,
     sets: Vec<SetStores>,
-    thread: Option<JoinHandle<()>>,
+    /// One for each set, so that a set whose leader is lost does not delay the records of the other set.
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// The admin ports of the stores of a set.
@@ -53,23 +56,12 @@ impl Records {
     pub(super) fn start(sets: &[(&'static str, Vec<String>)]) -> Records {
         let sets: Vec<SetStores> = sets.iter().map(|(set, addrs)| SetStores { set, addrs: addrs.clone() }).collect();
         let (stopped, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Seen::default())));
-        let (stopping, noted, stores) = (stopped.clone(), seen.clone(), sets.clone());
-        let thread = std::thread::spawn(move || {
-            let runtime = runtime();
-            let channels: Vec<(&'static str, Vec<Channel>)> = runtime.block_on(async {
-                stores.iter().map(|one| (one.set, one.addrs.iter().map(|addr| lazy(addr)).collect())).collect()
-            });
-            while !stopping.load(SeqCst) {
-                for (set, channels) in &channels {
-                    if let Some(records) = runtime.block_on(sections(channels)) {
-                        let mut seen = noted.lock();
-                        records.iter().for_each(|info| seen.note(set, info));
-                    }
-                }
-                std::thread::park_timeout(PAUSE);
-            }
+        let threads = sets.iter().map(|stores| {
+            let (stopping, noted, stores) = (stopped.clone(), seen.clone(), stores.clone());
+            std::thread::spawn(move || stores.read(&stopping, &noted))
         });
-        Records { stopped, seen, sets, thread: Some(thread) }
+        let threads = threads.collect();
+        Records { stopped, seen, sets, threads }
     }
 
     /// Returns the sections that an allocator owns.
@@ -99,7 +91,7 @@ impl Records {
         let before = self.seen.lock().ownerships.len();
         std::thread::park_timeout(PAUSE * 4);
         self.stopped.store(true, SeqCst);
-        self.thread.take().unwrap().join().expect("the records are read");
+        self.threads.drain(..).for_each(|thread| thread.join().expect("the records are read"));
         let runtime = runtime();
         let owned: Vec<u32> = self
             .seen
@@ -138,8 +130,21 @@ impl Records {
 impl Drop for Records {
     fn drop(&mut self) {
         self.stopped.store(true, SeqCst);
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl SetStores {
+    /// Notes the records of the set again and again, until the run ends.
+    fn read(&self, stopped: &AtomicBool, seen: &Mutex<Seen>) {
+        let runtime = runtime();
+        let channels: Vec<Channel> = runtime.block_on(async { self.addrs.iter().map(|addr| lazy(addr)).collect() });
+        while !stopped.load(SeqCst) {
+            if let Some(records) = runtime.block_on(sections(&channels)) {
+                let mut seen = seen.lock();
+                records.iter().for_each(|info| seen.note(self.set, info));
+            }
+            std::thread::park_timeout(PAUSE);
         }
     }
 }

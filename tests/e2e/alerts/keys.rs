@@ -5,7 +5,7 @@ use super::{Scene, Setup};
 pub(super) const ALERTS: &[&str] = &["SeqsvrKeysNearBound", "SeqsvrKeyEvictionFast"];
 
 /// Few keys, which the callers of a minute exceed many times. Idle counters are evicted within two minutes, so new keys
-/// get the room of evicted ones all the time.
+/// get the room of evicted counters all the time.
 const SETTINGS: &str = "[alloc]\nmax_keys = 4_000\nkey_idle_ms = 60_000\n";
 
 #[test]

@@ -23,7 +23,7 @@ type World struct {
 	uids     map[uint64]*counter
 	series   []wire.StoredSeries
 	counters map[string]uint64
-	// buckets are those of the keyspace; nil without one. keys has the counters of its keys.
+	// buckets are the buckets of the keyspace; nil without a keyspace. keys has the counters of its keys.
 	buckets []section
 	keys    map[string]*counter
 	// deaf has the indexes of the sets that do not learn of moves between other sets.

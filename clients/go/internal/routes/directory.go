@@ -50,7 +50,7 @@ type Directory struct {
 // cluster is a range of uids that several sets share, with the route of each of its sections.
 type cluster struct {
 	layout layout
-	// sections are those of the uids, and after them those of the buckets of keyspaces. Sections of lanes have no routes,
+	// sections are the sections of the uids, and after them the buckets of keyspaces. Sections of lanes have no routes,
 	// because calls for ids may be sent to any node.
 	sections sections
 	// home is the set that was the first to send this layout. Requests for a section without a route are sent to it.

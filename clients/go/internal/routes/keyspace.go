@@ -9,7 +9,7 @@ import (
 // Buckets is the number of buckets of each keyspace.
 const Buckets = 16_384
 
-// Keyspace is a keyspace in the routes. Its buckets are sections after those of the uids.
+// Keyspace is a keyspace in the routes. Its buckets are sections after the sections of the uids.
 type Keyspace struct {
 	// Home is the set that was the first to send the layout of the keyspace's cluster.
 	Home SetIndex
@@ -95,7 +95,7 @@ func (d *Directory) clusterAt(home SetIndex) int {
 	return -1
 }
 
-// isKeyspace returns whether a record is that of a keyspace whose keys this client can map to buckets.
+// isKeyspace returns whether a record describes a keyspace whose keys this client can map to buckets.
 func isKeyspace(record *wire.StoredSeries) bool {
 	lanes := record.Lanes
 	return lanes != nil && lanes.Keys != nil && lanes.Count == Buckets && lanes.PerSection == 1 &&

@@ -61,7 +61,7 @@ func TestBucketsHaveRoutesAndLanesHaveNone(t *testing.T) {
 			t.Errorf("section %d: %+v", section, got)
 		}
 	}
-	// A uid above those of the cluster is not in a bucket.
+	// A uid above the uids of the cluster is not in a bucket.
 	if _, ok := d.Route(100 + 13*10); ok {
 		t.Error("a uid is in a bucket")
 	}
@@ -103,7 +103,7 @@ func TestRunsOfLanesAreChecked(t *testing.T) {
 			t.Errorf("%s is adopted", name)
 		}
 	}
-	// The buckets of a keyspace beyond the limit have no routes, and so have those of one of another size.
+	// The buckets of a keyspace beyond the limit have no routes, and neither have the buckets of a keyspace of another size.
 	odd := table(1, 5, 3, "oo-")
 	small := keyspaceAt("small", 3)
 	small.Lanes.Count = 16

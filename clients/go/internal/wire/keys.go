@@ -83,7 +83,7 @@ func (m *AdvanceKeyRequest) fields(c *codec) {
 	c.uint64(6, &m.Epoch)
 }
 
-// Lanes has the sections of the lanes of a series, or of the buckets of a keyspace. A client needs those of keyspaces
+// Lanes has the sections of the lanes of a series, or of the buckets of a keyspace. A client needs the lanes of keyspaces
 // alone, so the fields that only lanes of series have are left out.
 type Lanes struct {
 	Count        uint32

@@ -19,7 +19,7 @@ pub(super) struct Sender<'a> {
     pub(super) caller: &'a Caller,
     /// Account of the connection's memory.
     pub(super) account: &'a Account,
-    /// What the node does with items whose sections other nodes of its set own.
+    /// Treatment of items whose sections other nodes of its set own.
     pub(super) redirects: Redirects,
 }
 

@@ -89,7 +89,7 @@ pub(super) struct Slots {
     by_id: BTreeMap<NodeId, Shown>,
     /// Neighbouring slots that are shown at the same node, in order: the first slot, the last slot and the node.
     pub(super) ranges: Vec<(u16, u16, NodeId)>,
-    /// What a node does with a call for a slot of another node.
+    /// Treatment of a call for a slot of another node.
     pub(super) redirects: Redirects,
     /// This node, if it has registered.
     pub(super) own: Option<NodeId>,
@@ -191,14 +191,14 @@ impl<F: SequenceService> Endpoint<F> {
         Some(slots)
     }
 
-    /// Returns what the node does with calls of this port for slots of other nodes.
+    /// Returns the treatment of calls of this port for slots of other nodes.
     pub(super) fn redirects(&self) -> Redirects {
         self.slots().map_or(Redirects::Forward, |slots| slots.redirects)
     }
 }
 
-/// Encodes the refusal of a command on a key in the way that clients of Redis Cluster act on, and returns whether there
-/// is one. Otherwise the refusal is encoded as on any port.
+/// Encodes the refusal of a command on a key as a redirect, or as another error that clients of Redis Cluster act on.
+/// Returns false if the refusal is neither; the caller encodes it as on any port.
 pub(super) fn refuse<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &KeyRefusal) -> bool {
     if endpoint.node.cluster.is_none() {
         return false;

@@ -156,7 +156,7 @@ struct Invocation<'a, 'b> {
     /// Number of times that the command is executed, each time with its own reply. It is above 1 only for an INCR of a
     /// series.
     times: u32,
-    /// What the node does with the command if another node of its set owns the slot of its keys.
+    /// Treatment of the command if another node of its set owns the slot of its keys.
     redirects: Redirects,
 }
 
@@ -350,7 +350,7 @@ fn check(node: &Node, called: &[u8], invocation: &Invocation<'_, '_>, replies: &
     false
 }
 
-/// Executes SELECT. The error of a port for clients of Redis Cluster is that of Redis.
+/// Executes SELECT. A port for clients of Redis Cluster has the error of Redis.
 fn select(node: &Node, index: &[u8], replies: &mut Replies) {
     match index {
         b"0" => replies.simple("OK"),

@@ -442,7 +442,7 @@ async fn a_command_for_a_slot_of_another_node_is_redirected() {
     "#]],
     )
     .await;
-    // A pipeline is one batch, and each command of it is redirected for itself.
+    // A pipeline is one batch, and each of its commands is redirected for itself.
     let pipeline = "INCR b\nINCR a\nINCR c\nINCR d";
     check_whole(
         &mut port.call().await,

@@ -39,7 +39,7 @@ impl NodeAdmin {
         }
         let sections: BTreeSet<SectionId> = sections.into_iter().map(SectionId).collect();
         let required = Required::new(dry_run, plan);
-        self.check_format().await?;
+        self.check_format()?;
         let now = self.foresee_move(&sections, &node)?;
         if now.is_made {
             return Ok(now.response(false));
@@ -94,7 +94,7 @@ impl NodeAdmin {
     ) -> Result<PauseBalancingResponse, Status> {
         let PauseBalancingRequest { set, paused, dry_run, plan } = request;
         let required = Required::new(dry_run, plan);
-        self.check_format().await?;
+        self.check_format()?;
         let foresee = || {
             let sections = self.plan()?.uneven;
             let (before, plan) =
@@ -119,10 +119,8 @@ impl NodeAdmin {
         Ok(PauseBalancingResponse { changed: true, ..now })
     }
 
-    /// Returns an error if this member does not lead, or if the group's format does not contain moves of sections and
-    /// pauses of balancing.
-    async fn check_format(&self) -> Result<(), Status> {
-        self.replicated.raft().linearize().await?;
+    /// Returns an error if the group's format does not contain moves of sections and pauses of balancing.
+    fn check_format(&self) -> Result<(), Status> {
         let format = self.replicated.raft().state().format();
         if format >= MoveSections::SINCE {
             return Ok(());

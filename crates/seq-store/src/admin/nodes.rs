@@ -88,6 +88,7 @@ impl NodeAdminService for NodeServer {
         request: Request<MoveSectionsRequest>,
     ) -> Result<Response<MoveSectionsResponse>, Status> {
         let (admin, request) = (self.0.get()?, request.into_inner());
+        admin.replicated.raft().linearize().await?;
         admin.check_set(&request.set)?;
         admin.move_sections(request).await.map(Response::new)
     }
@@ -98,6 +99,7 @@ impl NodeAdminService for NodeServer {
     ) -> Result<Response<PauseBalancingResponse>, Status> {
         let (admin, principal) = (self.0.get()?, principal(&request)?);
         let request = request.into_inner();
+        admin.replicated.raft().linearize().await?;
         admin.check_set(&request.set)?;
         admin.pause_balancing(request, principal).await.map(Response::new)
     }

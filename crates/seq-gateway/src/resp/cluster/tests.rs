@@ -14,7 +14,7 @@ const FIRST: u32 = 10;
 /// The first and the last slot of a range, and its owner, which may be missing, or the other set that it is in.
 type OfSlots = (u16, u16, Result<Option<u32>, u64>);
 
-/// Returns the nodes a1 to a4, of which the named ones have a port. Their ids in the routes are 1 to 4.
+/// Returns the nodes a1 to a4, of which the nodes in `with_port` have a port. Their ids in the routes are 1 to 4.
 fn nodes(with_port: &[&str]) -> ClusterNodes {
     let addrs: Vec<_> = with_port.iter().map(|name| (*name, format!("{name}.example.com:7{}75", &name[1..]))).collect();
     ClusterNodes::new(("im", "im-a", "a1"), addrs.iter().map(|(name, addr)| (*name, &**addr)))

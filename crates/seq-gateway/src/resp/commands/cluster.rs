@@ -1,4 +1,4 @@
-//! The command CLUSTER of the port for clients of Redis Cluster, with the replies of Redis 7. The slots are those of
+//! The command CLUSTER of the port for clients of Redis Cluster, with the replies of Redis 7. The slots come from
 //! `resp/cluster.rs`. A reply that names a state which does not exist here, such as a replica or a failure report, has
 //! the value of a healthy cluster of Redis without replicas.
 
@@ -69,7 +69,7 @@ pub(super) fn execute<F: SequenceService>(
     }
 }
 
-/// Returns what the node does with a command whose slot belongs to another node. A command with keys of several slots
+/// Returns the treatment of a command whose slot belongs to another node. A command with keys of several slots
 /// is served by forwarding, because no node owns all of them.
 pub(super) fn redirects<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>) -> Redirects {
     let redirects = endpoint.redirects();
