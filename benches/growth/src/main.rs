@@ -15,10 +15,12 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 
 mod directory;
+mod keys;
 mod measure;
 mod memory;
 mod owner_changes;
 mod plot;
+mod raise_cost;
 mod report;
 mod scenarios;
 mod world;
@@ -54,6 +56,8 @@ enum Scale {
 enum Scenario {
     /// Bytes of a touched uid.
     Memory,
+    /// Bytes of a key, and the pause of a bucket that grows.
+    Keys,
     /// The directory of 42,950 sections in 1, 4 and 64 sets.
     Directory,
     /// The rate over touched uids.
@@ -64,6 +68,8 @@ enum Scenario {
     Allocators,
     /// Raises over steps.
     Steps,
+    /// CPU time of raises at a step, and at a step that follows the rate.
+    RaiseCost,
     /// Sections drained and taken over.
     OwnerChanges,
 }
@@ -75,11 +81,13 @@ fn main() -> ExitCode {
     let chosen = Scenario::value_variants().iter().filter(|one| only.is_empty() || only.contains(one));
     let mut run = |scenario: &Scenario| match scenario {
         Scenario::Memory => memory::scenario(scale, &mut report),
+        Scenario::Keys => keys::scenario(scale, &mut report),
         Scenario::Directory => directory::scenario(scale, &mut report),
         Scenario::Uids => scenarios::uids(scale, &mut report),
         Scenario::Sections => scenarios::sections(scale, &mut report),
         Scenario::Allocators => scenarios::allocators(scale, &mut report),
         Scenario::Steps => scenarios::steps(scale, &mut report),
+        Scenario::RaiseCost => raise_cost::scenario(scale, &mut report),
         Scenario::OwnerChanges => owner_changes::scenario(scale, &mut report),
     };
     for scenario in chosen {

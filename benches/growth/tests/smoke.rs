@@ -14,5 +14,5 @@ fn a_smoke_run_draws_every_plot() {
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
     }
     let goals = text.lines().filter(|line| line.starts_with("PASS ") || line.starts_with("FAIL ")).count();
-    assert_eq!(goals, 14, "{text}");
+    assert_eq!(goals, 19, "{text}");
 }
