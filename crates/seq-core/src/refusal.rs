@@ -172,8 +172,8 @@ pub enum Refusal {
     },
     /// The advance goes to a number that is too high for the other uids of its section.
     #[error(
-        "{to} is above {bound}, the highest number that a uid of this section is raised to now: the section's ceiling would \
-         go there permanently, and its next owner starts every uid at the ceiling"
+        "{to} is above {bound}, the highest number that a uid or key of this section is raised to now: the section's ceiling would \
+         go there permanently, and its next owner starts all of them at the ceiling"
     )]
     AdvanceTooFar {
         /// The number in the request.

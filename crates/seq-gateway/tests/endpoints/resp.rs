@@ -251,7 +251,7 @@ async fn set_raises_and_never_lowers() {
         > SET seq:42 4611686018427387903
         +OK
         > SET seq:42 4611686018427387904
-        -ERR 4611686018427387904 is above 4611686018427387903, the highest number that a uid of this section is raised to now: the section's ceiling would go there permanently, and its next owner starts every uid at the ceiling
+        -ERR 4611686018427387904 is above 4611686018427387903, the highest number that a uid or key of this section is raised to now: the section's ceiling would go there permanently, and its next owner starts all of them at the ceiling
         > SET seq:42 18446744073709551616
         -ERR value is not an integer or out of range
         > GET seq:42

@@ -194,7 +194,7 @@ async fn set_raises_a_key() {
             > SET conv:42 ten
             -ERR value is not an integer or out of range
             > SET conv:42 9223372036854775807
-            -ERR ADVANCE_TOO_FAR 9223372036854775807 is above 4611686018427387903, the highest number that a uid of this section is raised to now: the section's ceiling would go there permanently, and its next owner starts every uid at the ceiling
+            -ERR ADVANCE_TOO_FAR 9223372036854775807 is above 4611686018427387903, the highest number that a uid or key of this section is raised to now: the section's ceiling would go there permanently, and its next owner starts all of them at the ceiling
             > INCR conv:42
             :301
             > INCR seq:5
