@@ -91,7 +91,7 @@ impl Shared {
         let times = activity.times(now);
         let tally = owned.tally(0..owned.pages());
         // Read after the slots, so that no slot that was read is above this ceiling.
-        let (base, ceiling, step) = (owned.base(), owned.ceiling(), self.ownership.raise_step());
+        let (base, ceiling, step) = (owned.base(), owned.ceiling(), owned.step());
         let highest = base.0 + tally.highest;
         let (figures, raises) = activity.section(owned.id, MAX_RAISES);
         let cause = match owned.start {
@@ -122,7 +122,7 @@ impl Shared {
             skipped_at_begin: if owned.start == Start::Exact || owned.is_in_ticks() {
                 0
             } else {
-                raise::most_skipped(step).min(base.0)
+                raise::most_skipped(self.ownership.most_step()).min(base.0)
             },
             skip_cause: cause.into(),
             raises: raises.iter().map(|raised| ceiling_raise(raised, &times)).collect(),

@@ -66,6 +66,16 @@ pub enum StartError {
         /// Name from the configuration.
         name: String,
     },
+    /// Limit on the step of busy sections that is below the step of the set.
+    #[error("step_max {step_max} is below {step}, the step of the set {set}: use 0 or a larger limit")]
+    SmallStepLimit {
+        /// The set.
+        set: String,
+        /// Its step.
+        step: u64,
+        /// Limit from the settings.
+        step_max: u64,
+    },
     /// Invalid interval, timeout or limit.
     #[error(transparent)]
     Tuning(#[from] OptionsError),
@@ -102,6 +112,9 @@ impl Allocator {
         if !spec.allocs.iter().any(|alloc| alloc.name == name) {
             return Err(StartError::UnknownName { set, name });
         }
+        if (1..spec.step).contains(&options.step_max) {
+            return Err(StartError::SmallStepLimit { set, step: spec.step, step_max: options.step_max });
+        }
         let members = spec.stores.into_iter().map(|store| store.addr).collect();
         let to_store = dial.expecting(ExpectedServer::store().of_set(&set));
         let to_peers = dial.expecting(ExpectedServer::alloc().of_set(&set));
@@ -109,7 +122,12 @@ impl Allocator {
         let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(draw_nonce());
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            ownership: Ownership::new(machine, Step(spec.step), options.terms().served(), clock.clone()),
+            ownership: Ownership::new(
+                machine,
+                (Step(spec.step), Step(options.step_max)),
+                options.terms().served(),
+                clock.clone(),
+            ),
             activity: NodeActivity::new(clock.now()),
             clock,
             registration: Registration::default(),

@@ -43,6 +43,8 @@ pub(crate) struct Ownership {
     /// Number of seqs by which a raise moves a ceiling. It is changed under the state machine's lock, together with the
     /// step of each section in the table.
     step: AtomicU64,
+    /// Limit on the step of a busy section, as in [`RaiseOptions`](seq_core::raises::RaiseOptions).
+    step_max: Step,
     /// Time for which this process serves under a granted lease. It is shorter than the lease by the lease margin.
     served: Duration,
     clock: Clock,
@@ -133,12 +135,13 @@ impl Serving<'_> {
 
 impl Ownership {
     /// Creates the state of a process that owns no section. `step` is the number of seqs by which a raise moves a
-    /// ceiling, and `served` the time for which the process serves under a granted lease.
-    pub(crate) fn new(machine: Owner, step: Step, served: Duration, clock: Clock) -> Ownership {
+    /// ceiling, `step_max` the limit on the step of a busy section, and `served` the time for which the process serves under a granted lease.
+    pub(crate) fn new(machine: Owner, (step, step_max): (Step, Step), served: Duration, clock: Clock) -> Ownership {
         Ownership {
             sections: SectionTable::new(machine.layout().sections()),
             room: KeyRoom::default(),
             step: step.0.into(),
+            step_max,
             served,
             clock,
             machine: Mutex::new(machine),
@@ -152,6 +155,11 @@ impl Ownership {
     /// Returns the step of raises.
     pub(crate) fn raise_step(&self) -> Step {
         Step(self.step.load(Relaxed))
+    }
+
+    /// Returns the largest step that an owner of the set may have had, if all nodes have the same limit.
+    pub(crate) fn most_step(&self) -> Step {
+        self.raise_step().max(self.step_max)
     }
 
     /// Changes the step of raises for the sections that are owned now and for sections that enter later.
@@ -344,7 +352,7 @@ impl Ownership {
             if exact.is_none() && ceiling > Seq(0) {
                 transitions.at_ceiling += 1;
                 // A uid or key can skip at most all numbers up to the ceiling.
-                transitions.skipped += raise::most_skipped(step).min(ceiling.0);
+                transitions.skipped += raise::most_skipped(self.most_step()).min(ceiling.0);
             }
             let numbers = exact.unwrap_or_else(|| Numbers::from_ceiling(counters, ceiling, step, &self.room));
             return OwnedSection::new((id, epoch), None, numbers.up_to(last), began);

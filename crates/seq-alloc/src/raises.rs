@@ -5,13 +5,14 @@
 //! ownership update in the same response is adopted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use seq_core::lease::Clocks;
 use seq_core::owner::Session;
 use seq_core::raises::{RaiseBatch, RaiseOutcome as Outcome, RaiseQueue, RaisedSection};
 use seq_core::section::RaiseTicket;
 use seq_core::state::Raise;
-use seq_core::{Epoch, SectionId, Seq};
+use seq_core::{Epoch, SectionId, Seq, Step};
 use seq_kit::repeats::Repeats;
 use seq_kit::telemetry::traces::{self, Span};
 use seq_proto::v1;
@@ -41,6 +42,10 @@ impl RaisedSection for OwnedSection {
 
     fn raise_target(&self) -> Option<Seq> {
         OwnedSection::raise_target(self)
+    }
+
+    fn adapt_step(&self, since: Duration, most: Step) {
+        OwnedSection::adapt_step(self, since, most);
     }
 
     fn raised(&self, committed: Seq) -> Option<RaiseTicket> {

@@ -4,8 +4,17 @@
 //! allocate during its round trip. Each section has at most one raise in flight. A raise names the new ceiling instead
 //! of a distance, so a repeated message does not raise the ceiling further.
 
+use core::time::Duration;
+
 use crate::id::{Seq, Step};
 use crate::limits;
+
+/// Time between the requests of two raises up to which the step grows. A section that is raised more
+/// often writes more than it needs to.
+const BUSY: Duration = Duration::from_millis(500);
+
+/// Time without a raise after which the step shrinks.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// Returns whether a raise is due after `value` was allocated under `ceiling`. It is due if at most half a step of
 /// numbers is left, and the ceiling is below [`Seq::MAX`].
@@ -29,6 +38,20 @@ pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
 #[must_use]
 pub fn tick_target(wanted: Seq, lead: Step) -> Seq {
     Seq(wanted.0.saturating_add(lead.0)).min(Seq::MAX)
+}
+
+/// Returns the step of a raise that is requested `since` after the last raise of the ownership, which had the step
+/// `last`: twice as much if the section is busy, half as much for each ten seconds without a raise. The step is
+/// never below `least`, the step of the set, and never above `most` unless `least` is.
+#[must_use]
+pub fn adapted_step(last: Step, since: Duration, least: Step, most: Step) -> Step {
+    let halvings = since.as_secs() / IDLE.as_secs();
+    let step = if since <= BUSY {
+        last.0.saturating_mul(2)
+    } else {
+        last.0.checked_shr(u32::try_from(halvings).unwrap_or(u32::MAX)).unwrap_or(0)
+    };
+    Step(step.clamp(least.0, most.0.max(least.0)))
 }
 
 /// Returns the largest count of numbers that a section usually skips when an ownership begins at its ceiling. It is one
@@ -63,6 +86,48 @@ mod tests {
                 value.0 += 1;
             }
             assert_eq!(most, most_skipped(step));
+        }
+    }
+
+    #[test]
+    fn a_step_doubles_while_a_section_is_busy_and_halves_while_it_is_idle() {
+        let next = |last: u64, ms: u64| adapted_step(Step(last), Duration::from_millis(ms), Step(10), Step(100)).0;
+        assert_eq!([next(10, 0), next(20, 500), next(80, 3), next(100, 3)], [20, 40, 100, 100]);
+        assert_eq!([next(40, 501), next(40, 9_999)], [40, 40], "neither busy nor idle");
+        assert_eq!([next(100, 10_000), next(100, 29_999), next(100, 40_000), next(100, u64::MAX)], [50, 25, 10, 10]);
+        let never = adapted_step(Step(10), Duration::ZERO, Step(10), Step(0));
+        assert_eq!(never, Step(10), "a limit below the step of the set changes nothing");
+    }
+
+    proptest::proptest! {
+        /// A section whose users take numbers at any rates: its step stays within its limits, a crash skips at most one
+        /// and a half of the larger of the last two steps, and a steady rate is raised at most twice a second as soon as
+        /// the step has grown.
+        #[test]
+        fn a_step_follows_the_rate(rates in proptest::collection::vec(1_u64..200_000, 1..6)) {
+            const MS: u64 = 1_000_000;
+            let (least, most) = (Step(1_000), Step(1 << 20));
+            let (mut value, mut ceiling, mut step, mut larger) = (0, Seq(0), least, least);
+            let (mut now, mut committed) = (Duration::ZERO, None);
+            for rate in rates {
+                let mut recent = 0;
+                for second in 0..12 {
+                    for ms in 0..1_000 {
+                        now += Duration::from_nanos(MS);
+                        value += rate / 1_000 + u64::from(ms < rate % 1_000);
+                        if is_due(Seq(value), ceiling, step) {
+                            let next = committed.map_or(step, |at| adapted_step(step, now - at, least, most));
+                            (step, larger) = (next, next.max(step));
+                            ceiling = target(ceiling, Seq(value), step);
+                            committed = Some(now);
+                            recent += u64::from(second >= 9);
+                        }
+                        proptest::prop_assert!(least <= step && step <= most);
+                        proptest::prop_assert!(value <= ceiling.0 && ceiling.0 - value <= most_skipped(larger));
+                    }
+                }
+                proptest::prop_assert!(recent <= 2 * 3 + 1, "{recent} raises in three seconds at {rate}/s");
+            }
         }
     }
 

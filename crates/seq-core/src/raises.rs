@@ -8,6 +8,9 @@
 //! batch are queued again at once. A section of lanes with a clock is also delayed if the store raised its ceiling by
 //! less than requested.
 //!
+//! The step of a busy section may grow up to a limit, so that the section is raised less often. The queue changes the
+//! step when it makes a batch with the section, at most once for each committed raise.
+//!
 //! Times are durations since an arbitrary origin that is the same in all calls. The caller reads the clock.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -16,7 +19,7 @@ use core::ops::Deref;
 use core::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::id::{Epoch, SectionId, Seq};
+use crate::id::{Epoch, SectionId, Seq, Step};
 use crate::limits;
 use crate::owner::Session;
 use crate::raise_rate::LONGEST_WAIT;
@@ -40,6 +43,8 @@ pub struct RaiseOptions {
     pub retry_min: Duration,
     /// Longest wait after a failed call to the store.
     pub retry_max: Duration,
+    /// The step up to which that of a busy section grows. Below the step of the set, no step grows.
+    pub step_max: Step,
 }
 
 impl RaiseOptions {
@@ -50,6 +55,7 @@ impl RaiseOptions {
         in_flight: 4,
         retry_min: RenewalOptions::DEFAULTS.retry_min,
         retry_max: RenewalOptions::DEFAULTS.retry_max,
+        step_max: Step(0),
     };
 }
 
@@ -69,6 +75,9 @@ pub trait RaisedSection {
     fn is_in_ticks(&self) -> bool {
         false
     }
+    /// Adapts the step to the time since the last raise of this ownership was requested; see
+    /// [`Section::adapt_step`](crate::Section::adapt_step).
+    fn adapt_step(&self, since: Duration, most: Step);
     /// Adopts a committed ceiling, and notifies the calls that wait at the ceiling. Returns a ticket if the section
     /// needs another raise; see [`Section::raised`](crate::Section::raised).
     fn raised(&self, committed: Seq) -> Option<RaiseTicket>;
@@ -89,6 +98,9 @@ pub struct RaiseQueue<S> {
     /// Sections of lanes with a clock for which the store last committed a lower ceiling than requested. Each has the
     /// time before which its next raise must not be requested. There is at most one entry for each section.
     cut_short: BTreeMap<SectionId, Duration>,
+    /// Ownerships with a committed raise after which no raise has been requested, each with the time of that request.
+    /// Empty if no step grows. There is at most one entry for each section of the set.
+    committed: BTreeMap<SectionId, (Epoch, Duration)>,
     in_flight: usize,
     backoff: Backoff,
     /// Time before which no batch is sent.
@@ -162,6 +174,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
             pending: VecDeque::new(),
             delayed: Vec::new(),
             cut_short: BTreeMap::new(),
+            committed: BTreeMap::new(),
             in_flight: 0,
             backoff: Backoff::new(options.retry_min, options.retry_max),
             paused_until: None,
@@ -198,11 +211,17 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         let Some(session) = session else {
             self.pending.clear();
             self.delayed.clear();
+            self.committed.clear();
             return None;
         };
         while !self.pending.is_empty() {
             let most = self.pending.len().min(self.options.batch);
             let target = |(section, ticket): (S, RaiseTicket)| {
+                if let Some((epoch, at)) = self.committed.remove(&section.id())
+                    && epoch == section.epoch()
+                {
+                    section.adapt_step(now.saturating_sub(at), self.options.step_max);
+                }
                 let to = section.raise_target()?;
                 Some((section, ticket, to))
             };
@@ -242,6 +261,9 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
             };
             outcome.raised.push(ownership);
             outcome.distances.push(ceiling.0.saturating_sub(section.ceiling().0));
+            if self.options.step_max > Step(0) {
+                self.committed.insert(ownership.0, (ownership.1, batch.sent));
+            }
             if ceiling < to {
                 self.cut_short.insert(section.id(), batch.sent + SHORT_RAISE_PAUSE);
             }

@@ -11,6 +11,8 @@ mod keyed;
 mod tally;
 mod within;
 
+use core::time::Duration;
+
 use crate::id::{AdvanceLimit, Seq, SlotIndex, Step};
 pub use crate::keyed::Keyed;
 use crate::limits;
@@ -37,6 +39,8 @@ pub struct Section<S = Slots> {
     /// The distance by which a raise moves the ceiling, above 0. No safety property depends on this value, so its type
     /// is an atomic of `core`, whose accesses the model checker loom does not track.
     step: core::sync::atomic::AtomicU64,
+    /// The step of the set, above 0: the least value of `step`, from which an ownership begins.
+    least_step: core::sync::atomic::AtomicU64,
     /// The committed ceiling, or `last` if that is lower. **Invariant:** the ceiling never falls, and no slot's value
     /// is ever above it.
     ceiling: AtomicU64,
@@ -239,6 +243,7 @@ impl<S: SlotStore> Section<S> {
             base,
             last,
             step: step.0.into(),
+            least_step: step.0.into(),
             ceiling: AtomicU64::new(ceiling.min(last).0),
             wanted: AtomicU64::new(0),
             ticks: false,
@@ -256,7 +261,7 @@ impl<S: SlotStore> Section<S> {
     #[must_use]
     pub fn in_ticks(self, lead: Step) -> Section<S> {
         assert!(lead.0 > 0, "{ZERO_STEP}");
-        Section { ticks: true, step: lead.0.into(), ..self }
+        Section { ticks: true, step: lead.0.into(), least_step: lead.0.into(), ..self }
     }
 
     /// Returns this section, limited to numbers up to `last`. A call that needs a higher number returns
@@ -282,13 +287,27 @@ impl<S: SlotStore> Section<S> {
     pub fn set_step(&self, step: Step) {
         assert!(step.0 > 0, "{ZERO_STEP}");
         if !self.ticks {
+            self.least_step.store(step.0, Relaxed);
             self.step.store(step.0, Relaxed);
         }
     }
 
+    /// Changes the step to that of a raise `since` after the last raise of this ownership was requested: see
+    /// [`raise::adapted_step`]. Has no effect on a section of ticks.
+    pub fn adapt_step(&self, since: Duration, most: Step) {
+        if !self.ticks {
+            self.step.store(raise::adapted_step(self.step(), since, self.least_step(), most).0, Relaxed);
+        }
+    }
+
+    /// Returns the step in force: the distance by which the next raise moves the ceiling.
     #[inline]
-    fn step(&self) -> Step {
+    pub fn step(&self) -> Step {
         Step(self.step.load(Relaxed))
+    }
+
+    fn least_step(&self) -> Step {
+        Step(self.least_step.load(Relaxed))
     }
 
     /// Returns half of the step. As long as the ceiling is more than half a step above the last number taken, no raise

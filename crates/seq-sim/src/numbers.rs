@@ -147,6 +147,10 @@ impl Owned {
         either!(&self.numbers, section => section.raise_target())
     }
 
+    pub(crate) fn adapt_step(&self, since: Duration, most: Step) {
+        either!(&self.numbers, section => section.adapt_step(since, most));
+    }
+
     pub(crate) fn is_in_ticks(&self) -> bool {
         either!(&self.numbers, section => section.is_in_ticks())
     }

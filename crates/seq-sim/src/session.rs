@@ -54,6 +54,10 @@ impl RaisedSection for Owned {
         Owned::is_in_ticks(self)
     }
 
+    fn adapt_step(&self, since: Duration, most: Step) {
+        Owned::adapt_step(self, since, most);
+    }
+
     fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
         Owned::raised(self, committed)
     }

@@ -192,6 +192,16 @@ impl OwnedSection {
         either!(&self.numbers, section => section.set_step(step));
     }
 
+    /// Adapts the step: see [`Section::adapt_step`].
+    pub(crate) fn adapt_step(&self, since: Duration, most: Step) {
+        either!(&self.numbers, section => section.adapt_step(since, most));
+    }
+
+    /// Returns the step in force: see [`Section::step`].
+    pub(crate) fn step(&self) -> Step {
+        either!(&self.numbers, section => section.step())
+    }
+
     /// Returns the number of uids, or of the keys with a counter.
     pub(crate) fn uids(&self) -> u32 {
         match &self.numbers {

@@ -18,7 +18,8 @@ fn layout() -> Layout {
 
 fn ownership() -> Ownership {
     let terms = LeaseTerms::DEFAULTS;
-    let ownership = Ownership::new(Owner::new("s", layout(), terms), Step(10), terms.served(), Clock::System);
+    let ownership =
+        Ownership::new(Owner::new("s", layout(), terms), (Step(10), Step(0)), terms.served(), Clock::System);
     let ((), followup) = ownership.step(|owner, _| owner.on_registered(ME));
     assert!(!followup.changed);
     ownership

@@ -12,6 +12,7 @@ const MS: Duration = Duration::from_millis(1);
 
 struct One {
     id: u32,
+    epoch: u64,
     section: Section,
 }
 
@@ -21,7 +22,7 @@ impl RaisedSection for One {
     }
 
     fn epoch(&self) -> Epoch {
-        Epoch(1)
+        Epoch(self.epoch)
     }
 
     fn ceiling(&self) -> Seq {
@@ -36,6 +37,10 @@ impl RaisedSection for One {
         self.section.is_in_ticks()
     }
 
+    fn adapt_step(&self, since: Duration, most: Step) {
+        self.section.adapt_step(since, most);
+    }
+
     fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
         self.section.raised(committed)
     }
@@ -43,9 +48,9 @@ impl RaisedSection for One {
 
 /// Creates a queue with batches of two, one in flight, and sections that wait for their first ceiling.
 fn queued(sections: u32) -> (RaiseQueue<Rc<One>>, Vec<Rc<One>>) {
-    let options = RaiseOptions { batch: 2, in_flight: 1, retry_min: 20 * MS, retry_max: 100 * MS };
+    let options = RaiseOptions { batch: 2, in_flight: 1, retry_min: 20 * MS, retry_max: 100 * MS, step_max: Step(0) };
     let mut queue = RaiseQueue::new(options);
-    let one = |id| Rc::new(One { id, section: Section::takeover(1, Seq(0), Step(10)) });
+    let one = |id| Rc::new(One { id, epoch: 1, section: Section::takeover(1, Seq(0), Step(10)) });
     let sections: Vec<_> = (0..sections).map(one).collect();
     for one in &sections {
         let Take::AtCeiling { ticket: Some(ticket), .. } = one.section.take(SlotIndex(0), Count::ONE) else { panic!() };
@@ -93,12 +98,51 @@ fn a_raise_that_is_too_short_is_followed_by_the_next_one() {
     assert_eq!(queue.next_batch(MS, Some(ME), |_| true).unwrap().raises().next().unwrap().to, Seq(30));
 }
 
+/// A failed call does not change the step, and the next ownership begins with the step of the set.
+#[test]
+fn the_step_of_a_busy_section_grows_once_for_each_committed_raise() {
+    let (mut queue, _) = queued(0);
+    queue.options.step_max = Step(30);
+    let owned = |epoch, ceiling| Rc::new(One { id: 0, epoch, section: Section::takeover(1, ceiling, Step(10)) });
+    let take = |queue: &mut RaiseQueue<_>, one: &Rc<One>, count: u32| {
+        let take = one.section.take(SlotIndex(0), Count::new(count).unwrap());
+        let (Take::AtCeiling { ticket: Some(ticket), .. } | Take::Given { ticket: Some(ticket), .. }) = take else {
+            panic!("{take:?}")
+        };
+        queue.enqueue(one.clone(), ticket);
+    };
+    let raise = |queue: &mut RaiseQueue<_>, ms: u32| {
+        let batch = queue.next_batch(ms * MS, Some(ME), |_| true).unwrap();
+        let to = batch.raises().next().unwrap().to;
+        (batch, to)
+    };
+    let first = owned(1, Seq(0));
+    take(&mut queue, &first, 1);
+    let (batch, to) = raise(&mut queue, 1);
+    queue.on_response(batch, &[Some(to)]);
+    take(&mut queue, &first, 5);
+    let (batch, to) = raise(&mut queue, 2);
+    assert_eq!(to, Seq(30), "a step of 20");
+    queue.on_failed(batch, 2 * MS, 0);
+    let (batch, to) = raise(&mut queue, 12);
+    assert_eq!(to, Seq(30));
+    queue.on_response(batch, &[Some(to)]);
+    take(&mut queue, &first, 20);
+    let (batch, to) = raise(&mut queue, 13);
+    assert_eq!(to, Seq(60), "the largest step");
+    queue.on_response(batch, &[Some(to)]);
+
+    let second = owned(2, to);
+    take(&mut queue, &second, 1);
+    assert_eq!(raise(&mut queue, 14).1, Seq(70));
+}
+
 /// A call retries after each raise, so a node with a wrong clock would send a request after each response.
 #[test]
 fn a_raise_of_ticks_that_was_cut_short_is_followed_by_the_next_one_after_a_pause() {
     let (mut queue, _) = queued(0);
-    let [wrong, right] =
-        [0, 1].map(|id| Rc::new(One { id, section: Section::takeover(1, Seq(0), Step(10)).in_ticks(Step(10)) }));
+    let [wrong, right] = [0, 1]
+        .map(|id| Rc::new(One { id, epoch: 1, section: Section::takeover(1, Seq(0), Step(10)).in_ticks(Step(10)) }));
     let call = |queue: &mut RaiseQueue<_>, one: &Rc<One>| {
         let take = one.section.take(SlotIndex(0), Count::new(30).unwrap());
         let Take::AtCeiling { ticket: Some(ticket), .. } = take else { panic!("{take:?}") };

@@ -184,7 +184,7 @@ impl KeyedSection {
             Keep::Recent => self.slots.reduced(counters.into_iter(), start),
             Keep::All => Keyed::with(counters.into_iter(), start),
         };
-        let section = Section::new(slots, self.base, self.ceiling(), self.step());
+        let section = Section::new(slots, self.base, self.ceiling(), self.least_step());
         Rebuilt { section: Section { begun, ..section.up_to(self.last) }, evicted, sum }
     }
 
