@@ -1,5 +1,5 @@
-//! A planned stop and a drain of an allocator with thousands of buckets: all sections are handed over with their exact
-//! counters within the time that a process has for its shutdown, while clients count.
+//! A planned stop and a drain of an allocator with thousands of buckets: while clients count, all sections are handed
+//! over with their exact counters, within the timeout of a shutdown and within half a minute.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -134,8 +134,8 @@ impl Load {
 fn a_stop_and_a_drain_hand_over_thousands_of_buckets_in_time() {
     let mut set = Set::start();
     seqsvr_json(&["keyspace", "create", "main", "--yes", "--set", &set.file]);
-    eventually("both allocators own half of the sections", || {
-        set.sections().values().all(|sections| *sections > 8_000).then_some(())
+    eventually("both allocators own about half of the sections", || {
+        set.sections().values().all(|sections| *sections > 7_500).then_some(())
     });
     let mut redis = set.redis(7478);
     let mut last = vec![0; KEYS];
@@ -152,8 +152,9 @@ fn a_stop_and_a_drain_hand_over_thousands_of_buckets_in_time() {
     assert!(took < Duration::from_secs(10), "{took:?}");
 
     set.start_alloc("a1");
-    eventually("the allocator that was stopped is back", || (set.sections().len() == 2).then_some(()));
-    let load = Load::start(set.redis(7479), last);
+    let mut redis = set.redis(7479);
+    eventually("the allocator serves again", || (redis.send(&["EXISTS", &key(0)]) == ":1").then_some(()));
+    let load = Load::start(redis, last);
     let drained = Instant::now();
     seqsvr_json(&["node", "drain", "a2", "--yes", "--set", &set.file]);
     eventually("the drained allocator owns nothing", || (set.sections()["a2"] == 0).then_some(()));
@@ -163,6 +164,7 @@ fn a_stop_and_a_drain_hand_over_thousands_of_buckets_in_time() {
     assert!(!set.log("a1").contains("a gap"), "{}", set.log("a1"));
     assert!(took < Duration::from_secs(30), "{took:?}");
     let mut redis = set.redis(7478);
+    assert_eq!(set.sections()["a1"], 16_484);
     for (index, last) in last.iter().enumerate() {
         assert_eq!(redis.send(&["INCR", &key(index)]), format!(":{}", last + 1), "{}", key(index));
     }
