@@ -14,7 +14,7 @@ use seq_core::backoff::Backoff;
 use seq_core::lease::Clocks;
 use seq_core::owner::handover::{Commit, Handover, HandoverRequest, MAX_OUTGOING, SMALL_SLOTS};
 use seq_core::owner::refused_commit::RefusedCommit;
-use seq_core::{Incarnation, NodeId, SectionId, SetId};
+use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
 use seq_kit::telemetry::traces::Span;
 use seq_proto::refusals::RefusedHandover;
@@ -49,8 +49,6 @@ pub(crate) struct Handovers {
     /// Limit on log lines about commits to which the store gave no definite response.
     uncommitted: Repeats,
     spans: HandoverSpans,
-    /// Targets whose release makes one step in a call only, each with its newest such incarnation.
-    singly: BTreeMap<NodeId, Incarnation>,
     /// Whether the store's release commits one handover in a call only.
     commits_singly: bool,
 }
@@ -165,9 +163,9 @@ impl HandoverCall {
 impl Handovers {
     /// Creates the state without a handover.
     pub(crate) fn new(shared: Arc<Shared>) -> Handovers {
-        let (frozen, failing, singly) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (frozen, failing) = (BTreeMap::new(), BTreeMap::new());
         let (uncommitted, spans) = (Repeats::default(), HandoverSpans::default());
-        Handovers { shared, frozen, retries: Vec::new(), failing, uncommitted, spans, singly, commits_singly: false }
+        Handovers { shared, frozen, retries: Vec::new(), failing, uncommitted, spans, commits_singly: false }
     }
 
     /// Returns the time at which the next steps are repeated.
@@ -195,7 +193,7 @@ impl Handovers {
         let handover = first.handover();
         let singly = match first {
             HandoverRequest::Commit(_) => self.commits_singly,
-            _ => self.singly.get(&handover.to) == Some(&handover.incarnation),
+            _ => self.shared.ownership.machine().is_singly(handover.to, handover.incarnation),
         };
         if singly || handover.departure.is_some() {
             return Vec::new();
@@ -280,9 +278,8 @@ impl Handovers {
     pub(crate) fn on_steps_done(&mut self, answered: AnsweredSteps) {
         match answered {
             AnsweredSteps::Prepare(steps) => {
-                if self.is_singly(&steps, |handover| handover) {
-                    return self.repeat_singly(steps, Steps::Prepare);
-                }
+                // The store repeats the plans of refused handovers. Fewer of them then begin at a time.
+                self.is_singly(&steps, |handover| handover);
                 self.on_prepared(steps);
             }
             AnsweredSteps::Stage(steps) => {
@@ -308,7 +305,7 @@ impl Handovers {
         let refuses = status.code() == Code::Unimplemented || status::known_reason(status) == Some(Reason::RoleDenied);
         if refuses {
             let Handover { to, incarnation, .. } = handover(first);
-            self.singly.insert(*to, *incarnation);
+            self.shared.step(|owner, _| owner.on_steps_unknown(*to, *incarnation));
         }
         refuses
     }

@@ -14,7 +14,6 @@
 //! requests can make a target keep is bounded. If the source or the target dies during a handover, the arbiter assigns
 //! the section.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -26,6 +25,11 @@ use crate::limits;
 use crate::owner::{AdoptError, CopyLoss, Session};
 use crate::route::RouteTable;
 use crate::section::{AnyCopy, CopyMisfit, Counters};
+
+mod outgoing;
+
+pub(super) use outgoing::Outgoing;
+use outgoing::{InProgress, Phase};
 
 /// Maximum number of handovers that a node makes at the same time. A node that stops may have thousands of buckets, so
 /// that the steps of many handovers travel in one message.
@@ -191,103 +195,6 @@ pub enum Commit {
     Unknown,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Preparing,
-    /// The target accepted the offer, but [`MAX_LARGE`] large sections are frozen already.
-    Prepared,
-    Staging,
-    Committing,
-}
-
-/// The source's side: sections that are being handed over.
-#[derive(Debug, Default)]
-pub(super) struct Outgoing {
-    handovers: BTreeMap<SectionId, InProgress>,
-    /// Whether a handover may be in the phase [`Phase::Prepared`].
-    waits: bool,
-    /// Number of attempts so far in all incarnations of the process.
-    attempts: u64,
-    /// Secret from which the numbers of attempts are drawn.
-    secret: u64,
-}
-
-/// A handover in progress.
-#[derive(Debug)]
-struct InProgress {
-    handover: Handover,
-    phase: Phase,
-    /// Whether the section is large. It is false for any bucket while the phase is [`Phase::Preparing`].
-    is_large: bool,
-}
-
-impl InProgress {
-    /// Returns whether the section is frozen, or about to be.
-    fn is_frozen(&self) -> bool {
-        matches!(self.phase, Phase::Staging | Phase::Committing)
-    }
-}
-
-impl Outgoing {
-    pub(super) fn with_secret(secret: u64) -> Outgoing {
-        Outgoing { secret, ..Outgoing::default() }
-    }
-
-    /// Returns the number of the next attempt. It is computed by splitmix64 from a counter that starts at the secret.
-    fn next_attempt(&mut self) -> HandoverId {
-        self.attempts += 1;
-        let counter = self.secret.wrapping_add(self.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mixed = (counter ^ (counter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        HandoverId((mixed ^ (mixed >> 31)).max(1))
-    }
-
-    pub(super) fn has(&self, section: SectionId) -> bool {
-        self.handovers.contains_key(&section)
-    }
-
-    pub(super) fn remove(&mut self, section: SectionId) {
-        self.handovers.remove(&section);
-    }
-
-    /// Forgets all handovers in progress; the count of attempts continues.
-    pub(super) fn forget(self) -> Outgoing {
-        Outgoing { handovers: BTreeMap::new(), ..self }
-    }
-
-    /// Returns whether exactly this attempt is in that phase.
-    fn is(&self, handover: &Handover, phase: Phase) -> bool {
-        self.handovers.get(&handover.section).is_some_and(|one| (&one.handover, one.phase) == (handover, phase))
-    }
-
-    /// Changes the phase of a handover in progress.
-    fn advance(&mut self, section: SectionId, phase: Phase) {
-        if let Some(one) = self.handovers.get_mut(&section) {
-            one.phase = phase;
-        }
-    }
-
-    /// Begins to stage the prepared handovers, as many as [`MAX_LARGE`] allows. Returns these handovers.
-    fn stage_prepared(&mut self) -> Vec<Handover> {
-        if !core::mem::take(&mut self.waits) {
-            return Vec::new();
-        }
-        let large = self.handovers.values().filter(|one| one.is_large && one.is_frozen()).count();
-        let mut room = MAX_LARGE.saturating_sub(large);
-        let mut staged = Vec::new();
-        for one in self.handovers.values_mut().filter(|one| one.phase == Phase::Prepared) {
-            if one.is_large && room == 0 {
-                self.waits = true;
-                continue;
-            }
-            room -= usize::from(one.is_large);
-            one.phase = Phase::Staging;
-            staged.push(one.handover.clone());
-        }
-        staged
-    }
-}
-
 /// The target's side: expected attempts, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
@@ -395,6 +302,19 @@ impl Owner {
         self.outgoing.handovers.get(&section).is_some_and(InProgress::is_frozen) || self.releases.is_parting(section)
     }
 
+    /// Notes that a target of this set makes one step in a call only, because its release does not know the method for
+    /// several steps. Such a target keeps fewer attempts than [`MAX_OUTGOING`], so that at most [`MAX_LARGE`] handovers
+    /// to it are in progress.
+    pub fn on_steps_unknown(&mut self, to: NodeId, incarnation: Incarnation) {
+        self.outgoing.singly.insert(to, incarnation);
+    }
+
+    /// Returns whether a target of this set makes one step in a call only.
+    #[must_use]
+    pub fn is_singly(&self, to: NodeId, incarnation: Incarnation) -> bool {
+        self.outgoing.singly.get(&to) == Some(&incarnation)
+    }
+
     /// Begins a planned handover, unless [`MAX_OUTGOING`] handovers, or [`MAX_LARGE`] of large sections, are already in
     /// progress.
     pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Effects) {
@@ -410,7 +330,14 @@ impl Owner {
         // prepared.
         let is_large =
             matches!(self.layout.counters_of(section), Counters::Slots(slots) if slots as usize > SMALL_SLOTS);
-        if is_large && self.outgoing.handovers.values().filter(|one| one.is_large).count() >= MAX_LARGE {
+        let in_progress = |is_alike: &dyn Fn(&InProgress) -> bool| {
+            self.outgoing.handovers.values().filter(|one| is_alike(one)).count()
+        };
+        if is_large && in_progress(&|one| one.is_large) >= MAX_LARGE {
+            return;
+        }
+        let singly = departure.is_none() && self.is_singly(to, incarnation);
+        if singly && in_progress(&|one| one.handover.target_here() == Some(to)) >= MAX_LARGE {
             return;
         }
         let handover_id = self.outgoing.next_attempt();

@@ -283,9 +283,8 @@ fn a_handover_without_an_update_of_its_own_is_committed() {
     assert_eq!(owned(&owner), [(1, 1)]);
 }
 
-#[test]
-fn large_sections_are_frozen_a_few_at_a_time_and_small_ones_all_at_once() {
-    let sections = handover::MAX_LARGE + 3;
+/// Creates a node that owns many small sections under epoch 1.
+fn owning_many(sections: usize) -> Owner {
     let layout = Layout::new(0..sections as u64 * 10, 10).unwrap();
     let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
@@ -294,6 +293,13 @@ fn large_sections_are_frozen_a_few_at_a_time_and_small_ones_all_at_once() {
     let routes = Some(RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) });
     let grants = (0..sections as u32).map(|section| grant(section, 1, 0, 0)).collect();
     adopt(&mut owner, 1, OwnershipUpdate { routes, grants, ..OwnershipUpdate::default() });
+    owner
+}
+
+#[test]
+fn large_sections_are_frozen_a_few_at_a_time_and_small_ones_all_at_once() {
+    let sections = handover::MAX_LARGE + 3;
+    let mut owner = owning_many(sections);
     let handovers = (0..sections as u32).map(|section| planned(section, 1)).collect();
     let effects = adopt(&mut owner, 2, OwnershipUpdate { handovers, ..OwnershipUpdate::default() });
     let prepared: Vec<Handover> = effects
@@ -323,6 +329,20 @@ fn large_sections_are_frozen_a_few_at_a_time_and_small_ones_all_at_once() {
     owner.on_staged(&large[1], true, &mut effects);
     owner.on_committed(&large[1], at(3), Commit::Made(None), &mut effects).unwrap();
     assert_eq!(effects.pop(), staged(core::slice::from_ref(last_waits)).pop());
+}
+
+/// A target of the release before keeps 192 attempts.
+#[test]
+fn a_target_that_makes_one_step_in_a_call_gets_few_handovers() {
+    let sections = handover::MAX_OUTGOING + 10;
+    let begun = |incarnation: u64| {
+        let mut owner = owning_many(sections);
+        owner.on_steps_unknown(OTHER, Incarnation(incarnation));
+        let handovers = (0..sections as u32).map(|section| planned(section, 1)).collect();
+        adopt(&mut owner, 2, OwnershipUpdate { handovers, ..OwnershipUpdate::default() });
+        owner.handovers_in_progress()
+    };
+    assert_eq!((begun(5), begun(4)), (handover::MAX_LARGE, handover::MAX_OUTGOING), "the target is in incarnation 5");
 }
 
 #[test]
