@@ -1,9 +1,9 @@
 //! Carries out the handovers from this node. The module sends the calls that the state machine in
 //! `seq_core::owner::handover` requests, and reports the outcomes to this state machine.
 //!
-//! Every handover is a sequence of short calls, and many handovers are in progress at a time. Steps of one kind that are
-//! requested at the same time travel in one call. Apart from this, the calls of one handover never wait for the calls of
-//! another handover, because the callers of a section wait from its freeze until its commit.
+//! Every handover is a sequence of short calls, and many handovers are in progress at a time. Steps of one kind that
+//! are requested at the same time travel in one call. Apart from this, the calls of one handover never wait for the
+//! calls of another handover, because the callers of a section wait from its freeze until its commit.
 
 use std::collections::BTreeMap;
 use std::fmt;

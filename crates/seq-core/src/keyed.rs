@@ -99,8 +99,8 @@ impl Keyed {
         Keyed::sized(counters, start, entries)
     }
 
-    /// Creates a table with these counters, which is as large as a table that has grown to this number of keys. Unlike a
-    /// table of [`Keyed::with`], it may be full. The table of no counters has no memory.
+    /// Creates a table with these counters, which is as large as a table that has grown to this number of keys. Unlike
+    /// a table of [`Keyed::with`], it may be full. The table of no counters has no memory.
     ///
     /// # Panics
     /// When a key has two counters.
@@ -281,8 +281,8 @@ fn entries_for(keys: usize) -> usize {
     (12 * keys).div_ceil(7).max(MIN_ENTRIES)
 }
 
-/// Returns the number of entries of a table that has grown to `keys` keys, one key at a time. At least 7/12 of
-/// them are occupied then, unless the table is the smallest one.
+/// Returns the number of entries of a table that has grown to `keys` keys, key by key. At least 7/12 of them are
+/// occupied then, unless the table is the smallest table.
 fn grown_to(keys: usize) -> usize {
     if keys == 0 {
         return 0;

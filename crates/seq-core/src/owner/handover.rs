@@ -179,7 +179,8 @@ pub enum OfferRefusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The handover is committed, so the target owns the section. The value is the ownership update in the store's
-    /// response; `None` if the response is to the commits of several handovers, and another one of them has the update.
+    /// response; `None` if the response is to the commits of several handovers, and the update is with another of these
+    /// handovers.
     Made(Option<OwnershipUpdate>),
     /// The store refused the handover permanently, because the target's incarnation is over, the migration has ended,
     /// or the other set takes no more sections. The source still owns the section.
@@ -302,14 +303,14 @@ impl Owner {
         self.outgoing.handovers.get(&section).is_some_and(InProgress::is_frozen) || self.releases.is_parting(section)
     }
 
-    /// Notes that a target of this set makes one step in a call only, because its release does not know the method for
+    /// Notes that a target of this set makes a single step in a call, because its release does not know the method for
     /// several steps. Such a target keeps fewer attempts than [`MAX_OUTGOING`], so that at most [`MAX_LARGE`] handovers
     /// to it are in progress.
     pub fn on_steps_unknown(&mut self, to: NodeId, incarnation: Incarnation) {
         self.outgoing.singly.insert(to, incarnation);
     }
 
-    /// Returns whether a target of this set makes one step in a call only.
+    /// Returns whether a target of this set makes a single step in a call.
     #[must_use]
     pub fn is_singly(&self, to: NodeId, incarnation: Incarnation) -> bool {
         self.outgoing.singly.get(&to) == Some(&incarnation)

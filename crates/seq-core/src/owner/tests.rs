@@ -269,7 +269,7 @@ fn a_handover_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
     assert_eq!((owned(&owner), owner.handovers_in_progress()), (vec![(1, 1)], 0));
 }
 
-/// A call may commit several handovers, of which one has the update.
+/// A call may commit several handovers, and the update is with the last of them.
 #[test]
 fn a_handover_without_an_update_of_its_own_is_committed() {
     let mut owner = owning();
@@ -323,7 +323,7 @@ fn large_sections_are_frozen_a_few_at_a_time_and_small_ones_all_at_once() {
     owner.on_prepared(small, true, handover::SMALL_SLOTS, &mut effects);
     assert_eq!(effects, staged(core::slice::from_ref(small)), "it is not large");
     effects.clear();
-    // One of the frozen sections is thawed, and another one leaves.
+    // A frozen section is thawed, and another frozen section leaves.
     owner.on_staged(&large[0], false, &mut effects);
     assert_eq!(effects.pop(), staged(core::slice::from_ref(first_waits)).pop());
     owner.on_staged(&large[1], true, &mut effects);

@@ -56,7 +56,8 @@ impl KeyedSection {
     }
 
     /// Creates the section of an ownership that continues the exact counters of the previous ownership: see
-    /// [`Section::handed_over`]. The section has as much room as one that has grown to the keys of the copy.
+    /// [`Section::handed_over`]. The section has as much room as a section that has grown to the keys of the
+    /// copy.
     ///
     /// # Errors
     /// [`CopyMisfit`] if the copy does not fit the ceiling, or is no copy of a section of keys. The caller then starts

@@ -21,7 +21,7 @@ pub(in crate::owner) struct Outgoing {
     pub(super) handovers: BTreeMap<SectionId, InProgress>,
     /// Whether a handover may be in the phase [`Phase::Prepared`].
     pub(super) waits: bool,
-    /// Targets of this set that make one step in a call only, each with its newest such incarnation.
+    /// Targets of this set that make a single step in a call, each with its newest such incarnation.
     pub(super) singly: BTreeMap<NodeId, Incarnation>,
     /// Number of attempts so far in all incarnations of the process.
     attempts: u64,

@@ -96,7 +96,7 @@ fn a_full_section_serves_the_keys_that_it_has_and_all_keys_after_a_rebuild() {
     assert_eq!(larger.current(key("a")), reading(1, true));
 }
 
-/// A copy is made of a table at any load. The next owner's table has the same one.
+/// A copy is made of a table at any load. The next owner's table has the same load.
 #[test]
 fn a_handover_adds_no_room() {
     let mut section = KeyedSection::from_ceiling(Seq(0), Step(10));
