@@ -52,6 +52,7 @@ mod open_calls;
 mod order_violation;
 mod overload;
 mod placement;
+mod planned_stop;
 mod plans;
 mod ports;
 mod probes;

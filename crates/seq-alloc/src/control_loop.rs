@@ -22,7 +22,7 @@ use seq_proto::v1::RegisterResponse;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use crate::handover::{AnsweredStep, Handovers};
+use crate::handover::{AnsweredSteps, Handovers};
 use crate::peer_routes::PeerRoutes;
 use crate::raises::{AnsweredRaise, Raises};
 use crate::session::{AnsweredRenewal, SessionCall, Sessions};
@@ -57,8 +57,8 @@ enum Event {
     HandoverRequested,
     /// Time to repeat a step of a handover, e.g. a commit to which the store gave no definite response.
     CommitRetryDue,
-    /// End of the call of a step of a handover.
-    HandoverStepDone(AnsweredStep),
+    /// End of the call of steps of handovers.
+    HandoverStepsDone(AnsweredSteps),
     /// Time to check the lease. If the lease is expired, the handler fetches routes from a peer.
     PeerRoutesDue,
     /// End of a fetch of routes from a peer. The value is `None` unless the peer's routes are newer than this node's
@@ -84,7 +84,7 @@ impl Event {
             Event::RaiseDone(_) => "raise done",
             Event::HandoverRequested => "handover requested",
             Event::CommitRetryDue => "commit retry due",
-            Event::HandoverStepDone(_) => "handover step done",
+            Event::HandoverStepsDone(_) => "handover steps done",
             Event::PeerRoutesDue => "peer routes due",
             Event::PeerRoutesFetched(_) => "peer routes fetched",
         }
@@ -190,8 +190,8 @@ impl ControlLoop {
                 self.start_raises();
             }
             Event::HandoverRequested | Event::CommitRetryDue => self.start_handover_steps(),
-            Event::HandoverStepDone(answered) => {
-                self.handovers.on_step_done(answered);
+            Event::HandoverStepsDone(answered) => {
+                self.handovers.on_steps_done(answered);
                 self.start_handover_steps();
             }
             Event::PeerRoutesDue => {
@@ -225,7 +225,7 @@ impl ControlLoop {
     fn start_handover_steps(&mut self) {
         while let Some(call) = self.handovers.next_call() {
             let link = self.link.clone();
-            self.calls.spawn(async move { Event::HandoverStepDone(call.send(&link).await) });
+            self.calls.spawn(async move { Event::HandoverStepsDone(call.send(&link).await) });
         }
     }
 }

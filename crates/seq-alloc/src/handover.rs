@@ -1,16 +1,18 @@
 //! Carries out the handovers from this node. The module sends the calls that the state machine in
 //! `seq_core::owner::handover` requests, and reports the outcomes to this state machine.
 //!
-//! Every handover is a sequence of short calls, and several handovers are in progress at a time. The calls of one
-//! handover never wait for the calls of another handover, because the callers of a section wait from its freeze until
-//! its commit.
+//! Every handover is a sequence of short calls, and many handovers are in progress at a time. Steps of one kind that
+//! are requested at the same time travel in one call. Apart from this, the calls of one handover never wait for the
+//! calls of another handover, because the callers of a section wait from its freeze until its commit.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::backoff::Backoff;
-use seq_core::owner::handover::{Commit, Handover, HandoverRequest};
+use seq_core::lease::Clocks;
+use seq_core::owner::handover::{Commit, Handover, HandoverRequest, MAX_OUTGOING, SMALL_SLOTS};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
@@ -18,10 +20,10 @@ use seq_kit::telemetry::traces::Span;
 use seq_proto::refusals::RefusedHandover;
 use seq_proto::{Reason, status};
 use tokio::time::Instant;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::counters::HandoverOutcome;
-use crate::handover_calls::CommitResponse;
+use crate::handover_calls::{CommitResponse, Committed, MAX_SLOTS_TOGETHER};
 use crate::handover_spans::HandoverSpans;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
@@ -39,7 +41,7 @@ pub(crate) struct Handovers {
     frozen: BTreeMap<SectionId, Instant>,
     /// Steps that have to be repeated, each with the time at which it is due. There is at most one step for each
     /// handover in progress.
-    retries: Vec<(Instant, Step)>,
+    retries: Vec<(Instant, Steps)>,
     /// Limits on log lines about targets that refuse a step or do not respond. Each target has its own limit, because
     /// many handovers to a target usually fail at the same time. The entry of a target is removed when the target
     /// accepts a step.
@@ -47,6 +49,8 @@ pub(crate) struct Handovers {
     /// Limit on log lines about commits to which the store gave no definite response.
     uncommitted: Repeats,
     spans: HandoverSpans,
+    /// Whether the store's release commits one handover in a call only.
+    commits_singly: bool,
 }
 
 /// Node to which sections are handed over, with its set if that is another set.
@@ -67,70 +71,92 @@ pub(crate) struct Activation {
     left: u32,
 }
 
-/// Step to be sent.
+/// Steps to be sent in one call.
 pub(crate) struct HandoverCall {
     shared: Arc<Shared>,
-    step: Step,
-    span: Span,
+    steps: Steps,
+    /// The trace span of each step.
+    spans: Vec<Span>,
 }
 
-enum Step {
-    Prepare(Handover),
-    Stage(Handover),
-    Commit(CommitAttempt),
-    Activate(Activation),
+/// Steps of one kind of one or more handovers. More than one handover have the same target, which is in this set.
+enum Steps {
+    Prepare(Vec<Handover>),
+    Stage(Vec<Handover>),
+    Commit(Vec<CommitAttempt>),
+    Activate(Vec<Activation>),
 }
 
-/// Step whose call ended.
-pub(crate) enum AnsweredStep {
-    Prepare(Handover, Result<(), Status>),
-    Stage(Handover, Result<(), Status>),
-    Commit(Box<AnsweredCommit>),
-    Activate(Activation, Result<(), Status>),
+/// Steps whose call ended.
+pub(crate) enum AnsweredSteps {
+    Prepare(Vec<(Handover, Result<(), Status>)>),
+    Stage(Vec<(Handover, Result<(), Status>)>),
+    Commit(Vec<(CommitAttempt, CommitResponse)>),
+    Activate(Vec<(Activation, Result<(), Status>)>),
 }
 
-pub(crate) struct AnsweredCommit {
-    attempt: CommitAttempt,
-    response: CommitResponse,
-}
-
-impl Step {
-    /// Returns the section of the step, and the name of the step in traces.
-    fn described(&self) -> (SectionId, &'static str) {
+impl Steps {
+    /// Returns the name of a step in traces.
+    fn name(&self) -> &'static str {
         match self {
-            Step::Prepare(handover) => (handover.section, "handover prepare"),
-            Step::Stage(handover) => (handover.section, "handover stage"),
-            Step::Commit(attempt) => (attempt.handover.section, "handover commit"),
-            Step::Activate(activation) => (activation.handover.section, "handover activate"),
+            Steps::Prepare(_) => "handover prepare",
+            Steps::Stage(_) => "handover stage",
+            Steps::Commit(_) => "handover commit",
+            Steps::Activate(_) => "handover activate",
+        }
+    }
+
+    fn sections(&self) -> Vec<SectionId> {
+        match self {
+            Steps::Prepare(handovers) | Steps::Stage(handovers) => handovers.iter().map(|one| one.section).collect(),
+            Steps::Commit(attempts) => attempts.iter().map(|one| one.handover.section).collect(),
+            Steps::Activate(activations) => activations.iter().map(|one| one.handover.section).collect(),
+        }
+    }
+}
+
+impl Steps {
+    async fn send(self, shared: &Shared, link: &StoreLink) -> AnsweredSteps {
+        match self {
+            Steps::Prepare(handovers) => {
+                let outcomes = shared.prepare_all(&handovers).await;
+                AnsweredSteps::Prepare(handovers.into_iter().zip(outcomes).collect())
+            }
+            Steps::Stage(handovers) => {
+                let outcomes = shared.stage_all(&handovers).await;
+                AnsweredSteps::Stage(handovers.into_iter().zip(outcomes).collect())
+            }
+            Steps::Commit(attempts) => {
+                let handovers: Vec<&Handover> = attempts.iter().map(|attempt| &attempt.handover).collect();
+                let responses = shared.commit_all(link, &handovers).await;
+                AnsweredSteps::Commit(attempts.into_iter().zip(responses).collect())
+            }
+            Steps::Activate(activations) => {
+                let handovers: Vec<Handover> = activations.iter().map(|one| one.handover.clone()).collect();
+                let outcomes = shared.activate_all(&handovers).await;
+                AnsweredSteps::Activate(activations.into_iter().zip(outcomes).collect())
+            }
         }
     }
 }
 
 impl HandoverCall {
-    pub(crate) async fn send(self, link: &StoreLink) -> AnsweredStep {
-        let HandoverCall { shared, step, mut span } = self;
-        match step {
-            Step::Prepare(handover) => {
-                let outcome = span.scope(shared.prepare(&handover)).await;
-                span.fail_if(&outcome);
-                AnsweredStep::Prepare(handover, outcome)
+    pub(crate) async fn send(self, link: &StoreLink) -> AnsweredSteps {
+        let HandoverCall { shared, steps, mut spans } = self;
+        let first = spans.pop().unwrap_or_else(Span::none);
+        let answered = first.scope(steps.send(&shared, link)).await;
+        spans.push(first);
+        let failures: Vec<Option<String>> = match &answered {
+            AnsweredSteps::Prepare(steps) | AnsweredSteps::Stage(steps) => {
+                steps.iter().map(|(_, outcome)| failure(outcome)).collect()
             }
-            Step::Stage(handover) => {
-                let outcome = span.scope(shared.stage(&handover)).await;
-                span.fail_if(&outcome);
-                AnsweredStep::Stage(handover, outcome)
-            }
-            Step::Commit(attempt) => {
-                let response = span.scope(shared.commit(link, &attempt.handover)).await;
-                span.fail_if(&response.response);
-                AnsweredStep::Commit(Box::new(AnsweredCommit { attempt, response }))
-            }
-            Step::Activate(activation) => {
-                let outcome = span.scope(shared.activate(&activation.handover)).await;
-                span.fail_if(&outcome);
-                AnsweredStep::Activate(activation, outcome)
-            }
+            AnsweredSteps::Commit(steps) => steps.iter().map(|(_, commit)| failure(&commit.response)).collect(),
+            AnsweredSteps::Activate(steps) => steps.iter().map(|(_, outcome)| failure(outcome)).collect(),
+        };
+        for (span, failure) in spans.iter_mut().zip(failures) {
+            failure.into_iter().for_each(|failure| span.fail(failure));
         }
+        answered
     }
 }
 
@@ -139,182 +165,329 @@ impl Handovers {
     pub(crate) fn new(shared: Arc<Shared>) -> Handovers {
         let (frozen, failing) = (BTreeMap::new(), BTreeMap::new());
         let (uncommitted, spans) = (Repeats::default(), HandoverSpans::default());
-        Handovers { shared, frozen, retries: Vec::new(), failing, uncommitted, spans }
+        Handovers { shared, frozen, retries: Vec::new(), failing, uncommitted, spans, commits_singly: false }
     }
 
-    /// Returns the time at which the next step is repeated.
+    /// Returns the time at which the next steps are repeated.
     pub(crate) fn retry_due(&self) -> Option<Instant> {
         self.retries.iter().map(|(at, _)| *at).min()
     }
 
-    /// Returns the call for the next step to send, if there is one. Steps that have to be repeated and are due come
+    /// Returns the call for the next steps to send, if there are any. Steps that have to be repeated and are due come
     /// before the steps that the owner's state machine requested.
     pub(crate) fn next_call(&mut self) -> Option<HandoverCall> {
-        let step = match self.next_retry() {
-            Some(step) => step,
-            None => match self.shared.handovers.queue.pop()? {
-                HandoverRequest::Prepare(handover) => {
-                    self.spans.begin(&self.shared, &handover);
-                    Step::Prepare(handover)
-                }
-                HandoverRequest::Stage(handover) => {
-                    self.frozen.insert(handover.section, Instant::now());
-                    Step::Stage(handover)
-                }
-                HandoverRequest::Commit(handover) => Step::Commit(CommitAttempt { handover, backoff: self.backoff() }),
-                HandoverRequest::Activate(handover) => {
-                    let left = if handover.departure.is_some() { ACTIVATIONS_BETWEEN_SETS - 1 } else { 0 };
-                    Step::Activate(Activation { handover, backoff: self.backoff(), left })
-                }
-            },
+        let steps = match self.next_retry() {
+            Some(steps) => steps,
+            None => {
+                let first = self.shared.handovers.queue.pop()?;
+                let others = self.others(&first);
+                self.begin(first, others)
+            }
         };
-        let (section, name) = step.described();
-        Some(HandoverCall { shared: self.shared.clone(), step, span: self.spans.step(section, name) })
+        let spans = steps.sections().into_iter().map(|section| self.spans.step(section, steps.name())).collect();
+        Some(HandoverCall { shared: self.shared.clone(), steps, spans })
+    }
+
+    /// Removes from the queue the requests that travel in one call with `first`.
+    fn others(&self, first: &HandoverRequest) -> Vec<HandoverRequest> {
+        let handover = first.handover();
+        let singly = match first {
+            HandoverRequest::Commit(_) => self.commits_singly,
+            _ => self.shared.ownership.machine().is_singly(handover.to, handover.incarnation),
+        };
+        if singly || handover.departure.is_some() {
+            return Vec::new();
+        }
+        let mut room = MAX_SLOTS_TOGETHER;
+        let mut fits = |handover: &Handover| {
+            let slots = self.shared.slots_of(handover);
+            let fits = slots <= SMALL_SLOTS.min(room);
+            room -= if fits { slots } else { 0 };
+            fits
+        };
+        let is_staged = matches!(first, HandoverRequest::Stage(_));
+        if is_staged && !fits(handover) {
+            return Vec::new();
+        }
+        self.shared.handovers.queue.pop_like(first, MAX_OUTGOING - 1, |other| !is_staged || fits(other))
+    }
+
+    /// Returns the steps of requests of one kind.
+    fn begin(&mut self, first: HandoverRequest, others: Vec<HandoverRequest>) -> Steps {
+        let backoff = self.backoff();
+        let handovers = |first: Handover| {
+            let mut handovers = vec![first];
+            handovers.extend(others.iter().map(|other| other.handover().clone()));
+            handovers
+        };
+        match first {
+            HandoverRequest::Prepare(first) => {
+                let handovers = handovers(first);
+                handovers.iter().for_each(|handover| self.spans.begin(&self.shared, handover));
+                Steps::Prepare(handovers)
+            }
+            HandoverRequest::Stage(first) => {
+                let handovers = handovers(first);
+                let now = Instant::now();
+                self.frozen.extend(handovers.iter().map(|handover| (handover.section, now)));
+                Steps::Stage(handovers)
+            }
+            HandoverRequest::Commit(first) => {
+                let attempt = |handover| CommitAttempt { handover, backoff };
+                Steps::Commit(handovers(first).into_iter().map(attempt).collect())
+            }
+            HandoverRequest::Activate(first) => {
+                let left = if first.departure.is_some() { ACTIVATIONS_BETWEEN_SETS - 1 } else { 0 };
+                let activation = |handover| Activation { handover, backoff, left };
+                Steps::Activate(handovers(first).into_iter().map(activation).collect())
+            }
+        }
     }
 
     fn backoff(&self) -> Backoff {
         Backoff::new(self.shared.config.options.retry_min, self.shared.config.options.retry_max)
     }
 
-    /// Returns a step that has to be repeated and is due. Drops commits of an incarnation that has ended.
-    fn next_retry(&mut self) -> Option<Step> {
+    /// Returns steps that have to be repeated and are due. Drops commits of an incarnation that has ended.
+    fn next_retry(&mut self) -> Option<Steps> {
         let now = Instant::now();
         while let Some(due) = self.retries.iter().position(|(at, _)| *at <= now) {
-            let (_, step) = self.retries.swap_remove(due);
+            let (_, mut steps) = self.retries.swap_remove(due);
+            let Steps::Commit(attempts) = &mut steps else { return Some(steps) };
             let session = self.shared.ownership.machine().session();
-            match &step {
-                Step::Commit(attempt) if session != Some(attempt.handover.session) => {
+            attempts.retain(|attempt| {
+                let stands = session == Some(attempt.handover.session);
+                if !stands {
                     self.spans.end(attempt.handover.section);
-                    self.shared.handovers.queue.done()
+                    self.shared.handovers.queue.done();
                 }
-                _ => return Some(step),
+                stands
+            });
+            if !attempts.is_empty() {
+                return Some(steps);
             }
         }
         None
     }
 
-    fn retry_later(&mut self, wait: Duration, step: Step) {
-        self.retries.push((Instant::now() + wait, step));
+    fn retry_later(&mut self, wait: Duration, steps: Steps) {
+        self.retries.push((Instant::now() + wait, steps));
     }
 
-    /// Reports the outcome of a step to the owner's state machine.
-    pub(crate) fn on_step_done(&mut self, answered: AnsweredStep) {
-        let shared = self.shared.clone();
+    /// Reports the outcomes of steps to the owner's state machine.
+    pub(crate) fn on_steps_done(&mut self, answered: AnsweredSteps) {
         match answered {
-            AnsweredStep::Prepare(handover, outcome) => {
-                let accepted = self.accepted("prepare", &handover, outcome);
-                shared.step(|owner, effects| owner.on_prepared(&handover, accepted, effects));
-                if !accepted {
-                    self.spans.end(handover.section);
-                    shared.counters.handover(HandoverOutcome::Refused);
-                }
+            AnsweredSteps::Prepare(steps) => {
+                // The store repeats the plans of refused handovers. Fewer of them then begin at a time.
+                self.is_singly(&steps, |handover| handover);
+                self.on_prepared(steps);
             }
-            AnsweredStep::Stage(handover, outcome) => {
-                let accepted = self.accepted("stage", &handover, outcome);
-                shared.step(|owner, effects| owner.on_staged(&handover, accepted, effects));
-                if !accepted {
-                    self.spans.end(handover.section);
-                    shared.counters.handover(HandoverOutcome::Thawed);
+            AnsweredSteps::Stage(steps) => {
+                if self.is_singly(&steps, |handover| handover) {
+                    return self.repeat_singly(steps, Steps::Stage);
                 }
+                self.on_staged(steps);
             }
-            AnsweredStep::Commit(answered) => {
-                let AnsweredCommit { mut attempt, response } = *answered;
-                if !self.on_commit_response(&attempt.handover, response) {
-                    let wait = attempt.backoff.wait(fastrand::u32(..));
-                    return self.retry_later(wait, Step::Commit(attempt));
+            AnsweredSteps::Commit(steps) => self.on_commits_done(steps),
+            AnsweredSteps::Activate(steps) => {
+                if self.is_singly(&steps, |activation| &activation.handover) {
+                    return self.repeat_singly(steps, Steps::Activate);
                 }
-            }
-            AnsweredStep::Activate(mut activation, outcome) => {
-                // Even if the target does not accept this call, the store sends it the grant in response to its next
-                // renewal.
-                let accepted = self.accepted("activate", &activation.handover, outcome);
-                if !accepted && activation.left > 0 {
-                    activation.left -= 1;
-                    let wait = activation.backoff.wait(fastrand::u32(..));
-                    return self.retry_later(wait, Step::Activate(activation));
-                }
-                let handover = activation.handover;
-                self.spans.end(handover.section);
-                shared.counters.handover(HandoverOutcome::Made);
-                if let Some(since) = self.frozen.remove(&handover.section) {
-                    let paused = since.elapsed();
-                    shared.counters.handover_paused(paused);
-                    // The store of the source set records the pauses of migrations.
-                    if handover.departure.is_none() {
-                        shared.counters.faults.handed_over(paused);
-                    }
-                }
-                // In its response to the renewal, the store may request further handovers.
-                shared.registration.request_renewal();
+                self.on_activated(steps);
             }
         }
-        self.shared.handovers.queue.done();
     }
 
-    /// Adopts the store's response to an attempt to commit. Returns whether the response shows if the handover is
-    /// committed. If it does not, the attempt has to be repeated.
-    fn on_commit_response(&mut self, handover: &Handover, response: CommitResponse) -> bool {
+    /// Returns whether the target's release makes one step in a call only, and notes this.
+    fn is_singly<T>(&mut self, steps: &[(T, Result<(), Status>)], handover: impl Fn(&T) -> &Handover) -> bool {
+        let [(first, Err(status)), _, ..] = steps else { return false };
+        // A port with TLS refuses methods that its release does not know by the role of the caller.
+        let refuses = status.code() == Code::Unimplemented || status::known_reason(status) == Some(Reason::RoleDenied);
+        if refuses {
+            let Handover { to, incarnation, .. } = handover(first);
+            self.shared.step(|owner, _| owner.on_steps_unknown(*to, *incarnation));
+        }
+        refuses
+    }
+
+    /// Repeats each of the steps in a call of its own.
+    fn repeat_singly<T, O>(&mut self, steps: Vec<(T, O)>, of: impl Fn(Vec<T>) -> Steps) {
+        steps.into_iter().for_each(|(step, _)| self.retry_later(Duration::ZERO, of(vec![step])));
+    }
+
+    fn on_prepared(&mut self, steps: Vec<(Handover, Result<(), Status>)>) {
         let shared = self.shared.clone();
-        let CommitResponse { sent, response } = response;
-        let outcome = match response {
-            Ok(update) => match shared.read_update(update.as_ref(), handover.session.node) {
-                Ok(update) => Commit::Made(update),
-                // The handover may be committed. In that case the store reports this again in response to the next
-                // attempt.
-                _ => return false,
-            },
-            Err(error) => {
-                self.spans.fail(handover.section, &error);
-                let meaning = match &error {
-                    StoreError::Refused { reason, current, .. } => {
-                        RefusedHandover { handover, reason, current: *current }.meaning()
-                    }
-                    StoreError::SessionOver { .. } | StoreError::Behind(_) => RefusedCommit::SessionOver,
-                    StoreError::TooFast { .. } | StoreError::NoLeader { .. } => RefusedCommit::Undecided,
-                };
-                if let RefusedCommit::TargetGone { current } = meaning
-                    && shared.halt.judge_target(handover.incarnation, current, error.to_string())
-                {
-                    self.spans.end(handover.section);
-                    shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
-                    return true;
-                }
-                match meaning.commit() {
-                    None => {
-                        self.spans.end(handover.section);
-                        shared.judge(handover.session, &error);
-                        shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
-                        return true;
-                    }
-                    Some(Commit::Unknown) => {
-                        if let Some(repeated) = self.uncommitted.admit() {
-                            let (section, trace) = (handover.section.0, self.spans.trace(handover.section));
-                            tracing::warn!(%error, section, repeated, trace, "a handover is not committed yet");
-                        }
-                        return false;
-                    }
-                    Some(commit) => {
-                        if commit == Commit::Inconclusive {
-                            let (section, trace) = (handover.section.0, self.spans.trace(handover.section));
-                            tracing::warn!(%error, section, trace, "a departure is refused: the section is given up");
-                        }
-                        commit
-                    }
+        let steps: Vec<_> = steps
+            .into_iter()
+            .map(|(handover, outcome)| (self.accepted("prepare", &handover, outcome), handover))
+            .map(|(accepted, handover)| (accepted, shared.slots_of(&handover), handover))
+            .collect();
+        shared.step(|owner, effects| {
+            steps.iter().for_each(|(accepted, slots, handover)| {
+                owner.on_prepared(handover, *accepted, *slots, effects);
+            });
+        });
+        for (accepted, _, handover) in steps {
+            if !accepted {
+                self.spans.end(handover.section);
+                shared.counters.handover(HandoverOutcome::Refused);
+            }
+            shared.handovers.queue.done();
+        }
+    }
+
+    fn on_staged(&mut self, steps: Vec<(Handover, Result<(), Status>)>) {
+        let shared = self.shared.clone();
+        let steps: Vec<_> = steps
+            .into_iter()
+            .map(|(handover, outcome)| (self.accepted("stage", &handover, outcome), handover))
+            .collect();
+        shared.step(|owner, effects| {
+            steps.iter().for_each(|(accepted, handover)| owner.on_staged(handover, *accepted, effects));
+        });
+        for (accepted, handover) in steps {
+            if !accepted {
+                self.spans.end(handover.section);
+                shared.counters.handover(HandoverOutcome::Thawed);
+            }
+            shared.handovers.queue.done();
+        }
+    }
+
+    fn on_activated(&mut self, steps: Vec<(Activation, Result<(), Status>)>) {
+        let shared = self.shared.clone();
+        for (mut activation, outcome) in steps {
+            // Even if the target does not accept this call, the store sends it the grant in response to its next
+            // renewal.
+            let accepted = self.accepted("activate", &activation.handover, outcome);
+            if !accepted && activation.left > 0 {
+                activation.left -= 1;
+                let wait = activation.backoff.wait(fastrand::u32(..));
+                self.retry_later(wait, Steps::Activate(vec![activation]));
+                continue;
+            }
+            let handover = activation.handover;
+            self.spans.end(handover.section);
+            shared.counters.handover(HandoverOutcome::Made);
+            if let Some(since) = self.frozen.remove(&handover.section) {
+                let paused = since.elapsed();
+                shared.counters.handover_paused(paused);
+                // The store of the source set records the pauses of migrations.
+                if handover.departure.is_none() {
+                    shared.counters.faults.handed_over(paused);
                 }
             }
-        };
-        self.uncommitted.end();
-        if matches!(outcome, Commit::Made(_)) {
-            self.spans.commit(handover.section);
-        } else {
-            self.spans.end(handover.section);
-            shared.counters.handover(HandoverOutcome::Thawed);
+            shared.handovers.queue.done();
         }
-        let adopted = shared.step(|owner, effects| owner.on_committed(handover, sent, outcome, effects));
-        if let Err(error) = adopted {
+        // In its response to the renewal, the store may request further handovers.
+        shared.registration.request_renewal();
+    }
+
+    /// Adopts the store's responses to attempts to commit. Attempts without a definite response are repeated.
+    fn on_commits_done(&mut self, steps: Vec<(CommitAttempt, CommitResponse)>) {
+        if let [(_, CommitResponse { response: Err(error), .. }), _, ..] = steps.as_slice()
+            && error.is_unknown_method()
+        {
+            self.commits_singly = true;
+            return self.repeat_singly(steps, Steps::Commit);
+        }
+        let mut undecided = Vec::new();
+        let mut commits = Vec::new();
+        for (attempt, response) in steps {
+            let sent = response.sent;
+            match self.read_commit(&attempt.handover, response) {
+                CommitRead::Decided(commit) => commits.push((attempt.handover, sent, commit)),
+                CommitRead::Undecided => undecided.push(attempt),
+                CommitRead::SessionOver => self.shared.handovers.queue.done(),
+            }
+        }
+        if let Some(first) = undecided.first_mut() {
+            let wait = first.backoff.wait(fastrand::u32(..));
+            let backoff = first.backoff;
+            undecided.iter_mut().for_each(|attempt| attempt.backoff = backoff);
+            self.retry_later(wait, Steps::Commit(undecided));
+        }
+        self.on_committed(commits);
+    }
+
+    /// Reports definite outcomes of commits to the owner's state machine.
+    fn on_committed(&mut self, commits: Vec<(Handover, Clocks, Commit)>) {
+        if commits.is_empty() {
+            return;
+        }
+        let shared = self.shared.clone();
+        self.uncommitted.end();
+        for (handover, _, commit) in &commits {
+            if matches!(commit, Commit::Made(_)) {
+                self.spans.commit(handover.section);
+            } else {
+                self.spans.end(handover.section);
+                shared.counters.handover(HandoverOutcome::Thawed);
+            }
+        }
+        let number = commits.len();
+        let adopted: Vec<_> = shared.step(|owner, effects| {
+            let commit = |(handover, sent, commit)| owner.on_committed(&handover, sent, commit, effects);
+            commits.into_iter().map(commit).collect()
+        });
+        for error in adopted.into_iter().filter_map(Result::err) {
             tracing::error!(%error, "cannot use the store's ownership update");
         }
-        true
+        (0..number).for_each(|_| shared.handovers.queue.done());
+    }
+
+    /// Decodes the store's response to an attempt to commit.
+    fn read_commit(&mut self, handover: &Handover, response: CommitResponse) -> CommitRead {
+        let shared = self.shared.clone();
+        let error = match response.response {
+            Ok(Committed::WithOthers) => return CommitRead::Decided(Commit::Made(None)),
+            Ok(Committed::Update(update)) => {
+                return match shared.read_update(update.as_deref(), handover.session.node) {
+                    Ok(update) => CommitRead::Decided(Commit::Made(Some(update))),
+                    // The handover may be committed. In that case the store reports this again in response to the next
+                    // attempt.
+                    Err(_) => CommitRead::Undecided,
+                };
+            }
+            Err(error) => error,
+        };
+        self.spans.fail(handover.section, &error);
+        let meaning = match &*error {
+            StoreError::Refused { reason, current, .. } => {
+                RefusedHandover { handover, reason, current: *current }.meaning()
+            }
+            StoreError::SessionOver { .. } | StoreError::Behind(_) => RefusedCommit::SessionOver,
+            StoreError::TooFast { .. } | StoreError::NoLeader { .. } => RefusedCommit::Undecided,
+        };
+        if let RefusedCommit::TargetGone { current } = meaning
+            && shared.halt.judge_target(handover.incarnation, current, error.to_string())
+        {
+            self.spans.end(handover.section);
+            shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
+            return CommitRead::SessionOver;
+        }
+        match meaning.commit() {
+            None => {
+                self.spans.end(handover.section);
+                shared.judge(handover.session, &error);
+                shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
+                CommitRead::SessionOver
+            }
+            Some(Commit::Unknown) => {
+                if let Some(repeated) = self.uncommitted.admit() {
+                    let (section, trace) = (handover.section.0, self.spans.trace(handover.section));
+                    tracing::warn!(%error, section, repeated, trace, "a handover is not committed yet");
+                }
+                CommitRead::Undecided
+            }
+            Some(commit) => {
+                if commit == Commit::Inconclusive {
+                    let (section, trace) = (handover.section.0, self.spans.trace(handover.section));
+                    tracing::warn!(%error, section, trace, "a departure is refused: the section is given up");
+                }
+                CommitRead::Decided(commit)
+            }
+        }
     }
 
     /// Returns whether the target accepted the step named `step`. A missing response counts as not accepted.
@@ -341,4 +514,19 @@ impl Handovers {
         }
         false
     }
+}
+
+/// The meaning of the store's response to an attempt to commit.
+#[expect(clippy::large_enum_variant, reason = "there is one for each handover, and it is moved once")]
+enum CommitRead {
+    /// The response shows whether the handover is committed.
+    Decided(Commit),
+    /// The handover may be committed, so that the attempt has to be repeated.
+    Undecided,
+    /// The incarnation of this node is over.
+    SessionOver,
+}
+
+fn failure<T, E: fmt::Display>(outcome: &Result<T, E>) -> Option<String> {
+    outcome.as_ref().err().map(ToString::to_string)
 }

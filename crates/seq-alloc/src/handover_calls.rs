@@ -1,5 +1,6 @@
 //! Calls that the source of a handover makes: prepare, stage and activate to the target, which may be in another set,
-//! and commit to the store of the source's set.
+//! and commit to the store of the source's set. Steps of one kind of several handovers to one target of the set travel
+//! in one call, because a node that stops may have thousands of sections.
 //!
 //! **Invariant:** a call decides nothing. It returns its outcome, and `handover` acts on it. Each call has its own
 //! deadline, because the callers of a section wait from its freeze until its commit.
@@ -15,14 +16,14 @@ use seq_core::section::AnyCopy;
 use seq_core::{LayoutId, SetId};
 use seq_kit::telemetry::traces;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
-use seq_proto::{owners, staged, v1};
+use seq_proto::{owners, staged, status, v1};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::ownership::OwnedSection;
 use crate::peers::Peers;
 use crate::shared::Shared;
-use crate::store_link::{StoreError, StoreLink};
+use crate::store_link::{self, StoreError, StoreLink};
 
 /// Timeout for the target's response to prepare or activate. It is long enough for a round trip and for a target whose
 /// CPU core is busy.
@@ -43,6 +44,13 @@ const STAGED_SLOTS_PER_MS: usize = 4_000;
 /// thread, so that no renewal is delayed.
 const FROZEN_INLINE: usize = 262_144;
 
+/// Maximum number of slots in the copies of one call. The copies of this number of slots of uids, or of half as many
+/// keys, take less than half a megabyte on the wire.
+pub(crate) const MAX_SLOTS_TOGETHER: usize = 32_768;
+
+/// Outcomes of steps of several handovers, in the order of the handovers.
+pub(crate) type Outcomes = Vec<Result<(), Status>>;
+
 /// Returns the timeout for staging a copy with `slots` touched uids.
 pub(crate) fn stage_time(slots: usize) -> Duration {
     STAGE_TIME + Duration::from_millis((slots / STAGED_SLOTS_PER_MS) as u64)
@@ -52,21 +60,102 @@ pub(crate) fn stage_time(slots: usize) -> Duration {
 pub(crate) struct CommitResponse {
     /// Reading of the clocks before the request was sent. A lease that the response grants begins at this time.
     pub(crate) sent: Clocks,
-    pub(crate) response: Result<Option<v1::OwnershipUpdate>, StoreError>,
+    pub(crate) response: Result<Committed, Arc<StoreError>>,
+}
+
+/// Response that reports a handover as committed.
+pub(crate) enum Committed {
+    /// The ownership update in the response.
+    Update(Option<Box<v1::OwnershipUpdate>>),
+    /// The response reports several handovers, of which another one has the update.
+    WithOthers,
 }
 
 impl Shared {
-    pub(crate) async fn prepare(&self, handover: &Handover) -> Result<(), Status> {
+    /// Announces sections to their common target. Returns the outcomes in the order of the handovers.
+    pub(crate) async fn prepare_all(&self, handovers: &[Handover]) -> Outcomes {
+        if let [handover] = handovers {
+            return vec![self.prepare(handover).await];
+        }
+        let offer = |handover| v1::PrepareRequest { offer: Some(self.offer(handover)) };
+        let prepare = handovers.iter().map(offer).collect();
+        self.make_steps(handovers, v1::StepsRequest { prepare, ..Default::default() }, RESPONSE_TIMEOUT).await
+    }
+
+    /// Freezes sections and sends their copies to their common target. Returns the outcomes in the order of the
+    /// handovers.
+    pub(crate) async fn stage_all(&self, handovers: &[Handover]) -> Outcomes {
+        if let [handover] = handovers {
+            return vec![self.stage(handover).await];
+        }
+        let mut outcomes: Outcomes = Vec::with_capacity(handovers.len());
+        let (mut staged, mut stage, mut slots) = (Vec::new(), Vec::new(), 0);
+        for handover in handovers {
+            let Some(owned) = self.served(handover) else {
+                outcomes.push(Err(Status::aborted("the section left")));
+                continue;
+            };
+            let copy = owned.freeze();
+            let copied = copy.slots();
+            let mut messages = staged::to_stage(self.offer(handover), copy);
+            let first = messages.next().expect("a copy has a message");
+            if messages.next().is_some() || slots + copied > MAX_SLOTS_TOGETHER {
+                // The section has grown since the request was chosen for this call.
+                outcomes.push(self.stage(handover).await);
+                continue;
+            }
+            slots += copied;
+            staged.push((outcomes.len(), handover.clone()));
+            stage.push(first);
+            outcomes.push(Ok(()));
+        }
+        let (places, handovers): (Vec<usize>, Vec<Handover>) = staged.into_iter().unzip();
+        let request = v1::StepsRequest { stage, ..Default::default() };
+        let made = self.make_steps(&handovers, request, stage_time(slots)).await;
+        places.into_iter().zip(made).for_each(|(place, outcome)| outcomes[place] = outcome);
+        outcomes
+    }
+
+    /// Notifies the common target of handovers that they are committed. Returns the outcomes in the order of the
+    /// handovers.
+    pub(crate) async fn activate_all(&self, handovers: &[Handover]) -> Outcomes {
+        if let [handover] = handovers {
+            return vec![self.activate(handover).await];
+        }
+        let offer = |handover| v1::ActivateRequest { offer: Some(self.offer(handover)) };
+        let activate = handovers.iter().map(offer).collect();
+        self.make_steps(handovers, v1::StepsRequest { activate, ..Default::default() }, RESPONSE_TIMEOUT).await
+    }
+
+    /// Makes steps of handovers to one target in one call. If the call fails, each step fails with its error.
+    async fn make_steps(&self, handovers: &[Handover], request: v1::StepsRequest, time: Duration) -> Outcomes {
+        let Some(first) = handovers.first() else { return Vec::new() };
+        let mut target = match self.target(first) {
+            Ok(target) => target,
+            Err(status) => return vec![Err(status); handovers.len()],
+        };
+        let mut outcomes = Vec::new();
+        let made = within(time, request, async |request| {
+            outcomes = target.make_steps(request).await?.into_inner().outcomes;
+            Ok(())
+        });
+        if let Err(status) = made.await {
+            return vec![Err(status); handovers.len()];
+        }
+        let missing = || Err(Status::unknown("the response has no outcome of the step"));
+        let outcome = |at: usize| outcomes.get(at).map_or_else(missing, status::step_outcome);
+        (0..handovers.len()).map(outcome).collect()
+    }
+
+    async fn prepare(&self, handover: &Handover) -> Result<(), Status> {
         let request = v1::PrepareRequest { offer: Some(self.offer(handover)) };
         let mut target = self.target(handover)?;
         within(RESPONSE_TIMEOUT, request, async |request| target.prepare(request).await.map(drop)).await
     }
 
     /// Freezes the section and sends its copy to the target.
-    pub(crate) async fn stage(&self, handover: &Handover) -> Result<(), Status> {
-        let served =
-            self.ownership.owned().get(handover.section).filter(|owned| owned.epoch == handover.epoch).cloned();
-        let Some(owned) = served else { return Err(Status::aborted("the section left")) };
+    async fn stage(&self, handover: &Handover) -> Result<(), Status> {
+        let Some(owned) = self.served(handover) else { return Err(Status::aborted("the section left")) };
         let mut target = self.target(handover)?;
         let copy = freeze(owned).await?;
         let time = stage_time(copy.slots());
@@ -74,14 +163,61 @@ impl Shared {
         within(time, futures::stream::iter(messages), async |request| target.stage(request).await.map(drop)).await
     }
 
-    /// Makes one attempt to commit a handover in the store.
-    pub(crate) async fn commit(&self, link: &StoreLink, handover: &Handover) -> CommitResponse {
+    /// Returns the section of a handover, if this node still owns it under the same ownership.
+    fn served(&self, handover: &Handover) -> Option<Arc<OwnedSection>> {
+        self.ownership.owned().get(handover.section).filter(|owned| owned.epoch == handover.epoch).cloned()
+    }
+
+    /// Returns the number of slots whose copies take at least as much memory as the copy of the section of a handover.
+    pub(crate) fn slots_of(&self, handover: &Handover) -> usize {
+        self.served(handover).map_or(0, |owned| owned.slots())
+    }
+
+    /// Makes one attempt to commit handovers to one target in the store. Returns the responses in the order of the
+    /// handovers. The response to the last handover that was made has the ownership update.
+    pub(crate) async fn commit_all(&self, link: &StoreLink, handovers: &[&Handover]) -> Vec<CommitResponse> {
+        if let [handover] = handovers {
+            return vec![self.commit(link, handover).await];
+        }
+        let Some(first) = handovers.first() else { return Vec::new() };
         let sent = self.clock.now();
-        let response = match &handover.departure {
+        let request = v1::TransferManyRequest {
+            node_id: first.session.node.0,
+            incarnation: first.session.incarnation.0,
+            route_version: self.ownership.known_version().0,
+            transfers: handovers.iter().map(|handover| self.transfer(handover)).collect(),
+        };
+        let v1::TransferManyResponse { outcomes, update } = match link.call(request).await {
+            Ok(response) => response,
+            Err(error) => {
+                let error = Arc::new(error);
+                let response = |_| CommitResponse { sent, response: Err(error.clone()) };
+                return handovers.iter().map(response).collect();
+            }
+        };
+        let outcome = |at: usize| {
+            let response = store_link::committed(outcomes.get(at)).map(|()| Committed::WithOthers);
+            CommitResponse { sent, response: response.map_err(Arc::new) }
+        };
+        let mut responses: Vec<_> = (0..handovers.len()).map(outcome).collect();
+        let last = responses.iter_mut().rev().find(|response| response.response.is_ok());
+        if let Some(last) = last {
+            last.response = Ok(Committed::Update(update.map(Box::new)));
+        }
+        responses
+    }
+
+    /// Makes one attempt to commit a handover in the store.
+    async fn commit(&self, link: &StoreLink, handover: &Handover) -> CommitResponse {
+        let sent = self.clock.now();
+        let update = match &handover.departure {
             None => link.call(self.transfer(handover)).await.map(|response| response.update),
             Some(departure) => link.call(self.depart(handover, departure)).await.map(|response| response.update),
         };
-        CommitResponse { sent, response }
+        CommitResponse {
+            sent,
+            response: update.map(|update| Committed::Update(update.map(Box::new))).map_err(Arc::new),
+        }
     }
 
     fn transfer(&self, handover: &Handover) -> v1::TransferRequest {
@@ -113,7 +249,7 @@ impl Shared {
         }
     }
 
-    pub(crate) async fn activate(&self, handover: &Handover) -> Result<(), Status> {
+    async fn activate(&self, handover: &Handover) -> Result<(), Status> {
         let request = v1::ActivateRequest { offer: Some(self.offer(handover)) };
         let mut target = self.target(handover)?;
         within(RESPONSE_TIMEOUT, request, async |request| target.activate(request).await.map(drop)).await

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use seq_core::SectionId;
 use seq_core::limits;
-use seq_core::owner::handover::{HandoverOffer, OfferRefusal};
+use seq_core::owner::handover::{HandoverOffer, MAX_OUTGOING, OfferRefusal};
+use seq_core::owner::{Effects, Owner};
 use seq_core::section::AnyCopy;
 use seq_proto::owners::{self, OfferError};
-use seq_proto::staged;
 use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
 use seq_proto::{Reason, v1};
+use seq_proto::{staged, status};
 use tokio::sync::SemaphorePermit;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -66,22 +67,121 @@ impl HandoverService for Service {
         let offer = self.offer(request.get_ref().offer.as_ref())?;
         let shared = &self.0.shared;
         shared.step(|owner, effects| owner.on_activate(&offer, effects)).map_err(|refusal| self.refused(&refusal))?;
-        let begun = async {
+        self.wait_settled(std::slice::from_ref(&offer)).await;
+        self.settled(&offer)?;
+        Ok(Response::new(v1::ActivateResponse {}))
+    }
+
+    async fn make_steps(&self, request: Request<v1::StepsRequest>) -> Result<Response<v1::StepsResponse>, Status> {
+        let v1::StepsRequest { prepare, stage, activate } = request.into_inner();
+        let steps = prepare.len() + stage.len() + activate.len();
+        if steps > MAX_OUTGOING {
+            let text = format!("{steps} steps are more than the {MAX_OUTGOING} of one call");
+            return Err(Reason::BatchTooLarge.status(text));
+        }
+        let prepared = self.prepare_all(&prepare);
+        let staged = self.stage_all(stage);
+        let activated = self.activate_all(&activate).await;
+        let outcomes = prepared.iter().chain(&staged).chain(&activated).map(status::to_step_outcome);
+        Ok(Response::new(v1::StepsResponse { outcomes: outcomes.collect() }))
+    }
+}
+
+impl Service {
+    fn prepare_all(&self, requests: &[v1::PrepareRequest]) -> Vec<Result<(), Status>> {
+        let offers: Vec<_> = requests.iter().map(|request| self.offer(request.offer.as_ref())).collect();
+        self.step_all(offers, |owner, offer, _| owner.on_prepare(offer))
+    }
+
+    /// Handles copies of sections, each of which is in one message.
+    fn stage_all(&self, requests: Vec<v1::StageRequest>) -> Vec<Result<(), Status>> {
+        let receiving = &self.0.shared.handovers.receiving;
+        let mut room = match receiving.begin() {
+            Ok(room) => room,
+            Err(status) => return vec![Err(status); requests.len()],
+        };
+        let layout = self.0.shared.layout();
+        let mut read = |request: &v1::StageRequest| -> Result<(HandoverOffer, AnyCopy), Status> {
+            let offer = self.offer(request.offer.as_ref())?;
+            receiving.make_room(&mut room, staged::slots_of(request))?;
+            let mut copy = staged::begin_copy(request, offer.section, &layout).map_err(|error| malformed(&error))?;
+            staged::extend_copy(&mut copy, request, offer.section, &layout).map_err(|error| malformed(&error))?;
+            copy.shrink_to_fit();
+            Ok((offer, copy))
+        };
+        let (offers, mut copies): (Vec<_>, Vec<_>) = requests
+            .iter()
+            .map(|request| match read(request) {
+                Ok((offer, copy)) => (Ok(offer), Some(copy)),
+                Err(status) => (Err(status), None),
+            })
+            .unzip();
+        let mut copies = copies.drain(..).flatten();
+        self.step_all(offers, |owner, offer, _| {
+            let copy = copies.next().expect("each offer that was read has a copy");
+            owner.on_stage(offer, copy)
+        })
+    }
+
+    /// Handles notifications of committed handovers. Waits until this node owns the sections, for [`GRANT_TIME`].
+    async fn activate_all(&self, requests: &[v1::ActivateRequest]) -> Vec<Result<(), Status>> {
+        let offers: Vec<_> = requests.iter().map(|request| self.offer(request.offer.as_ref())).collect();
+        let activated = self.step_all(offers.clone(), |owner, offer, effects| owner.on_activate(offer, effects));
+        let awaited: Vec<HandoverOffer> = offers
+            .iter()
+            .zip(&activated)
+            .filter_map(|(offer, outcome)| offer.as_ref().ok().filter(|_| outcome.is_ok()))
+            .copied()
+            .collect();
+        self.wait_settled(&awaited).await;
+        let settled = |(offer, outcome): (Result<HandoverOffer, Status>, Result<(), Status>)| {
+            outcome.and_then(|()| self.settled(&offer?))
+        };
+        offers.into_iter().zip(activated).map(settled).collect()
+    }
+
+    /// Runs `step` on the owner's state machine for each offer that was read.
+    fn step_all(
+        &self,
+        offers: Vec<Result<HandoverOffer, Status>>,
+        mut step: impl FnMut(&mut Owner, &HandoverOffer, &mut Effects) -> Result<(), OfferRefusal>,
+    ) -> Vec<Result<(), Status>> {
+        let stepped: Vec<_> = self.0.shared.step(|owner, effects| {
+            offers.into_iter().map(|offer| offer.map(|offer| step(owner, &offer, effects))).collect()
+        });
+        let outcome = |stepped: Result<Result<(), OfferRefusal>, Status>| {
+            stepped.and_then(|outcome| outcome.map_err(|refusal| self.refused(&refusal)))
+        };
+        stepped.into_iter().map(outcome).collect()
+    }
+
+    /// Waits until the ownerships in `offers` have begun at this node or can no longer begin, for [`GRANT_TIME`].
+    async fn wait_settled(&self, offers: &[HandoverOffer]) {
+        let shared = &self.0.shared;
+        let settled = async {
             loop {
                 let changed = shared.pending.ownership_changed();
-                if shared.ownership.machine().is_settled(&offer) {
+                let all = {
+                    let machine = shared.ownership.machine();
+                    offers.iter().all(|offer| machine.is_settled(offer))
+                };
+                if all {
                     return;
                 }
                 changed.await;
             }
         };
-        match tokio::time::timeout(GRANT_TIME, begun).await {
-            Ok(()) => Ok(Response::new(v1::ActivateResponse {})),
-            Err(_) => {
-                let text = format!("the store did not grant section {} within {GRANT_TIME:?}", offer.section);
-                Err(Reason::NotGranted.status(text))
-            }
+        // The caller checks each ownership.
+        let _ = tokio::time::timeout(GRANT_TIME, settled).await;
+    }
+
+    /// Returns an error if the ownership in an offer has not begun at this node, and can still begin.
+    fn settled(&self, offer: &HandoverOffer) -> Result<(), Status> {
+        if self.0.shared.ownership.machine().is_settled(offer) {
+            return Ok(());
         }
+        let text = format!("the store did not grant section {} within {GRANT_TIME:?}", offer.section);
+        Err(Reason::NotGranted.status(text))
     }
 }
 

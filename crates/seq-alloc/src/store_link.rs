@@ -80,6 +80,10 @@ store_request!(v1::RaiseCeilingsRequest => v1::RaiseCeilingsResponse, raise_ceil
     update_mark(response.update.as_ref())
 });
 store_request!(v1::TransferRequest => v1::TransferResponse, transfer, true, |response| update_mark(response.update.as_ref()));
+// The response has an update if one of the handovers is committed.
+store_request!(v1::TransferManyRequest => v1::TransferManyResponse, transfer_many, true, |response| {
+    update_mark(response.update.as_ref())
+});
 store_request!(
     v1::DepartRequest => v1::DepartResponse, depart, true, |response| update_mark(response.update.as_ref()),
     waits ARRIVAL_TIMEOUT
@@ -131,6 +135,18 @@ pub(crate) enum StoreError {
     /// Lack of a response, because no member responded as the leader.
     #[error("no member of the store responded as its leader; the last one failed with {code:?}: {message}")]
     NoLeader { code: tonic::Code, message: String },
+}
+
+impl StoreError {
+    /// Returns whether the store's release does not know the method of the request.
+    pub(crate) fn is_unknown_method(&self) -> bool {
+        match self {
+            // A port with TLS refuses methods that its release does not know by the role of the caller.
+            StoreError::Refused { reason, .. } => *reason == Reason::UnknownMethod || *reason == Reason::RoleDenied,
+            StoreError::NoLeader { code, .. } => *code == tonic::Code::Unimplemented,
+            StoreError::SessionOver { .. } | StoreError::TooFast { .. } | StoreError::Behind(_) => false,
+        }
+    }
 }
 
 /// Connections to the store's members. A request is first sent to the member that responded last, and then to the other
@@ -214,6 +230,26 @@ impl StoreLink {
             Err(_) => Err(Status::deadline_exceeded(format!("{addr} did not respond within {timeout:?}"))),
         }
     }
+}
+
+/// Decodes the outcome of one of several handovers that the store was requested to commit. If the response has no such
+/// outcome, the handover may be committed.
+///
+/// # Errors
+/// The refusal of the handover.
+pub(crate) fn committed(outcome: Option<&v1::StepOutcome>) -> Result<(), StoreError> {
+    let Some(v1::StepOutcome { reason, message, current }) = outcome.cloned() else {
+        let message = "the response has no outcome of the handover".to_owned();
+        return Err(StoreError::NoLeader { code: tonic::Code::Unknown, message });
+    };
+    if reason.is_empty() {
+        return Ok(());
+    }
+    let addr = String::new();
+    if SESSION_OVER.iter().any(|over| reason == *over) {
+        return Err(StoreError::SessionOver { reason, message, current, addr });
+    }
+    Err(StoreError::Refused { reason, message, current, addr })
 }
 
 /// Returns the kind of failure of an attempt, which decides the member for the next attempt.

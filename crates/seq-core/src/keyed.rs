@@ -99,6 +99,16 @@ impl Keyed {
         Keyed::sized(counters, start, entries)
     }
 
+    /// Creates a table with these counters, which is as large as a table that has grown to this number of keys. Unlike
+    /// a table of [`Keyed::with`], it may be full. The table of no counters has no memory.
+    ///
+    /// # Panics
+    /// When a key has two counters.
+    pub(crate) fn grown(counters: impl ExactSizeIterator<Item = Counter>, start: u64) -> Keyed {
+        let entries = grown_to(counters.len());
+        Keyed::sized(counters, start, entries)
+    }
+
     /// Creates a table with counters of this frozen table, in which half as many keys again have room, but no more keys
     /// than in this table.
     ///
@@ -269,6 +279,19 @@ impl SlotStore for Keyed {
 /// half times as many keys.
 fn entries_for(keys: usize) -> usize {
     (12 * keys).div_ceil(7).max(MIN_ENTRIES)
+}
+
+/// Returns the number of entries of a table that has grown to `keys` keys, key by key. At least 7/12 of them are
+/// occupied then, unless the table is the smallest table.
+fn grown_to(keys: usize) -> usize {
+    if keys == 0 {
+        return 0;
+    }
+    let mut entries = MIN_ENTRIES;
+    while limit(entries) < keys as u64 {
+        entries = entries_for(limit(entries) as usize);
+    }
+    entries
 }
 
 /// Returns the number of keys for which a table has room that was made for `keys` keys: half as many again, and a few

@@ -376,6 +376,7 @@ impl Owner {
         for one in &update.handovers {
             self.begin_handover(one, effects);
         }
+        self.stage_prepared(effects);
         if update.no_other_candidate {
             self.withdrawn = false;
             if self.leaving {

@@ -4,6 +4,7 @@
 //! The fake store for tests validates requests with the same functions, so it has the same limits as a real store.
 
 use seq_core::owner::Session;
+use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::state::{CopyPart, Depart, Destination, Raise, Renew, Transfer};
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, Lineage, MigrationId, NodeId, RenewSeq, SectionId, Seq, SetId, limits,
@@ -11,7 +12,7 @@ use seq_core::{
 use tonic::Status;
 
 use crate::reason::Reason;
-use crate::v1::{self, DepartRequest, RaiseCeilingsRequest, RenewRequest, TransferRequest};
+use crate::v1::{self, DepartRequest, RaiseCeilingsRequest, RenewRequest, TransferManyRequest, TransferRequest};
 
 /// Decodes the session that sent a request.
 ///
@@ -117,6 +118,19 @@ pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) ->
         to_incarnation: Incarnation(to_incarnation),
         handover_id: HandoverId(handover_id),
     })
+}
+
+/// Decodes a request to commit several handovers, in a set with the layout `layout`.
+///
+/// # Errors
+/// A refusal, if the request is malformed or has too many handovers.
+pub fn transfers(session: Session, request: &TransferManyRequest, layout: &Layout) -> Result<Vec<Transfer>, Status> {
+    let transfers = &request.transfers;
+    if transfers.len() > MAX_OUTGOING {
+        let text = format!("{} handovers are more than the {MAX_OUTGOING} of one call", transfers.len());
+        return Err(Reason::BatchTooLarge.status(text));
+    }
+    transfers.iter().map(|one| transfer(session, one, layout)).collect()
 }
 
 /// Decodes a request to commit the departure of a section, in a set with the layout `layout`.

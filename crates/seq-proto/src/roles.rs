@@ -91,10 +91,23 @@ pub const TABLE: &[Row] = &[
     Row { service: HTTP, methods: &["*"], allowed: CALLERS },
     Row { service: REDIS, methods: &["*"], allowed: &[Any(Proxy), Any(Operator), Any(Client), Token] },
     // If a section migrates, AllocSvrs of two sets hand it over.
-    Row { service: "seqsvr.v1.HandoverService", methods: &["Prepare", "Stage", "Activate"], allowed: &[Any(Alloc)] },
+    Row {
+        service: "seqsvr.v1.HandoverService",
+        methods: &["Prepare", "Stage", "Activate", "MakeSteps"],
+        allowed: &[Any(Alloc)],
+    },
     Row {
         service: "seqsvr.v1.ControlService",
-        methods: &["Register", "Renew", "RaiseCeilings", "Transfer", "Depart", "ReportLoss", "ReportDeath"],
+        methods: &[
+            "Register",
+            "Renew",
+            "RaiseCeilings",
+            "Transfer",
+            "TransferMany",
+            "Depart",
+            "ReportLoss",
+            "ReportDeath",
+        ],
         allowed: OWN_NODES,
     },
     Row {

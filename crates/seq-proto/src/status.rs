@@ -295,6 +295,31 @@ pub fn known_reason(status: &Status) -> Option<Reason> {
     reason(status).and_then(|name| Reason::parse(&name))
 }
 
+/// Encodes the outcome of a step of a handover.
+#[must_use]
+pub fn to_step_outcome<T>(outcome: &Result<T, Status>) -> v1::StepOutcome {
+    let Err(status) = outcome else { return v1::StepOutcome::default() };
+    let current = metadata(status, key::CURRENT).and_then(|current| current.parse().ok()).unwrap_or(0);
+    // A refusal without a reason has no meaning for the receiver, which then takes the step as not made.
+    let reason = reason(status).unwrap_or_else(|| "UNKNOWN".to_owned());
+    v1::StepOutcome { reason, message: status.message().to_owned(), current }
+}
+
+/// Decodes the outcome of a step of a handover. The error has the reason if this release knows the reason.
+///
+/// # Errors
+/// The refusal of the step.
+pub fn step_outcome(outcome: &v1::StepOutcome) -> Result<(), Status> {
+    if outcome.reason.is_empty() {
+        return Ok(());
+    }
+    let message = outcome.message.clone();
+    Err(match Reason::parse(&outcome.reason) {
+        Some(reason) => reason.status(message),
+        None => Status::unknown(message),
+    })
+}
+
 /// Returns the retry hint of a status, that is, the time after which a repeated request can succeed; `None` if the
 /// status has no hint.
 #[must_use]

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use seq_core::lease::Clocks;
-use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal};
+use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal, SMALL_SLOTS};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::section::AnyCopy;
 use seq_core::state::{Command, Depart, Destination, SectionRecord, Transfer};
@@ -24,6 +24,9 @@ const FORGED_ATTEMPT: HandoverId = HandoverId(77);
 
 /// The timeout of a request to a target.
 const RESPONSE_TIMEOUT: u64 = 500 * MS;
+
+/// Size of each section that is handed over. All of them are large, so that handovers wait for each other.
+const LARGE: usize = SMALL_SLOTS + 1;
 
 /// A request in flight to a target.
 #[derive(Clone, Debug)]
@@ -96,7 +99,7 @@ impl World {
     pub(crate) fn peer_response(&mut self, p: usize, id: u64, accepted: bool) {
         let Some(PeerCall { handover, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
         match phase {
-            Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handover, accepted, effects)),
+            Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handover, accepted, LARGE, effects)),
             Phase::Stage => self.step(p, |owner, effects| owner.on_staged(&handover, accepted, effects)),
             // Even without an Activate, the target learns of its new section from its next renewal. The source renews,
             // because the response may name further sections to hand over.
@@ -218,7 +221,7 @@ impl World {
             self.extend(p, sent);
         }
         let commit = match response {
-            StoreResponse::Committed(update) => Commit::Made(update.clone()),
+            StoreResponse::Committed(update) => Commit::Made(Some(update.clone())),
             StoreResponse::CommitRefused(RefusedCommit::TargetGone { current })
                 if self.shows_lost_target(&handover, *current) =>
             {

@@ -38,7 +38,8 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     ListNodesResponse NodeState DrainNodeRequest
     DrainNodeResponse MoveSectionsRequest MovedSection MoveSectionsResponse PauseBalancingRequest BalancingPause PauseBalancingResponse
     RegisterRequest RegisterResponse RenewRequest CopyPart KeptCopy RenewResponse OwnershipUpdate PlannedHandover RaiseCeilingsRequest
-    RaiseCeilingsResponse TransferRequest TransferResponse HandoverOffer PrepareRequest PrepareResponse StageRequest
+    RaiseCeilingsResponse TransferRequest TransferResponse TransferManyRequest TransferManyResponse StepOutcome
+    StepsRequest StepsResponse HandoverOffer PrepareRequest PrepareResponse StageRequest
     StageResponse ActivateRequest ActivateResponse RaftMessage ProbeResponse StateDigest SnapshotChunk Routes RouteNode RouteRun
     NextRequest NextResponse NextManyRequest NextManyResponse ItemError NextStreamRequest NextStreamResponse
     LostAttempts CurrentRequest CurrentResponse CurrentManyRequest CurrentManyResponse AdvanceRequest AdvanceResponse

@@ -1,11 +1,12 @@
 //! State of the handovers from this node and of the handovers to it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem::discriminant;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use seq_core::NodeId;
-use seq_core::owner::handover::{HandoverRequest, MAX_INCOMING_SLOTS};
+use seq_core::owner::handover::{Handover, HandoverRequest, MAX_INCOMING_SLOTS};
 use seq_proto::{Reason, v1};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tonic::Status;
@@ -40,6 +41,29 @@ impl HandoverQueue {
 
     pub(crate) fn pop(&self) -> Option<HandoverRequest> {
         self.pending.lock().pop_front()
+    }
+
+    /// Removes and returns the first `most` requests that are of the same kind, incarnation and target as `first`, and
+    /// that `fits` accepts. It does not change the order of requests that remain.
+    pub(crate) fn pop_like(
+        &self,
+        first: &HandoverRequest,
+        most: usize,
+        mut fits: impl FnMut(&Handover) -> bool,
+    ) -> Vec<HandoverRequest> {
+        let target = |one: &Handover| (one.session, one.to, one.incarnation, one.departure.is_none());
+        let is_like = |other: &HandoverRequest| {
+            discriminant(other) == discriminant(first) && target(other.handover()) == target(first.handover())
+        };
+        let mut like = Vec::new();
+        self.pending.lock().retain(|other| {
+            let goes = like.len() < most && is_like(other) && fits(other.handover());
+            if goes {
+                like.push(other.clone());
+            }
+            !goes
+        });
+        like
     }
 
     /// Records that the outcome of a request is known. If this outcome leads to further requests, the caller must push

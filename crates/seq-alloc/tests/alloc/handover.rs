@@ -1,6 +1,7 @@
 //! Handovers: exact, without a refused call, and thawed or completed after any failure.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -12,7 +13,7 @@ use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceSer
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::store::Mode;
+use crate::store::{Mode, record};
 use crate::world::{Node, PATIENCE, SIZE, World, call, given, until};
 
 /// Sections that are handed over.
@@ -164,6 +165,72 @@ impl HandoverService for StopsAfterPrepare {
     async fn activate(&self, _: Request<v1::ActivateRequest>) -> Result<Response<v1::ActivateResponse>, Status> {
         std::future::pending().await
     }
+
+    async fn make_steps(&self, _: Request<v1::StepsRequest>) -> Result<Response<v1::StepsResponse>, Status> {
+        std::future::pending().await
+    }
+}
+
+/// Target of the release before, which makes one step in a call. It counts the steps.
+#[derive(Clone, Default)]
+struct Singly(Arc<[AtomicUsize; 3]>);
+
+#[tonic::async_trait]
+impl HandoverService for Singly {
+    async fn prepare(&self, _: Request<v1::PrepareRequest>) -> Result<Response<v1::PrepareResponse>, Status> {
+        self.0[0].fetch_add(1, SeqCst);
+        Ok(Response::new(v1::PrepareResponse {}))
+    }
+
+    async fn stage(&self, _: Request<Streaming<v1::StageRequest>>) -> Result<Response<v1::StageResponse>, Status> {
+        self.0[1].fetch_add(1, SeqCst);
+        Ok(Response::new(v1::StageResponse {}))
+    }
+
+    async fn activate(&self, _: Request<v1::ActivateRequest>) -> Result<Response<v1::ActivateResponse>, Status> {
+        self.0[2].fetch_add(1, SeqCst);
+        Ok(Response::new(v1::ActivateResponse {}))
+    }
+
+    async fn make_steps(&self, _: Request<v1::StepsRequest>) -> Result<Response<v1::StepsResponse>, Status> {
+        Err(Status::unimplemented("the method of a later release"))
+    }
+}
+
+#[tokio::test]
+async fn steps_go_one_by_one_to_a_target_and_a_store_of_the_release_before() {
+    let world = World::new();
+    let source = world.start_owning("a1", 0..MOVED).await;
+    let target = Singly::default();
+    world.store.serve_as("a2", HandoverServiceServer::new(target.clone()), &world.group);
+    world.store.commits_singly.store(true, SeqCst);
+    world.routed(&[&source]).await;
+    world.store.plan(0..MOVED, "a2");
+    until("the sections are moved", || source.allocator.status().sections == 0).await;
+    let steps = || target.0.each_ref().map(|steps| steps.load(SeqCst));
+    until("each step was made", || steps() == [MOVED as usize; 3]).await;
+    let state = world.store.state.lock();
+    assert!((0..MOVED).all(|section| record(&state, section).epoch == Epoch(2)), "an attempt was repeated");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_sections_move_in_a_few_calls() {
+    let sections = 600;
+    let world = World::sized("test", sections + 1);
+    let source = world.start_owning("a1", 0..sections).await;
+    let target = world.start_owning("a2", sections..sections + 1).await;
+    world.routed(&[&source, &target]).await;
+    for section in (0..u64::from(sections)).step_by(7) {
+        assert_eq!(source.next(section * SIZE).await, Ok(given(1, 0, 1)));
+    }
+    world.store.plan(0..sections, "a2");
+    until("the sections are moved", || target.allocator.status().sections == sections + 1).await;
+    let commits = world.store.commits.load(SeqCst) as u32;
+    for section in 0..u64::from(sections) {
+        let last = u64::from(section % 7 == 0);
+        assert_eq!(target.next(section * SIZE).await, Ok(given(last + 1, last, 2)), "section {section}");
+    }
+    assert!(commits < sections / 4, "{sections} sections in {commits} calls");
 }
 
 #[tokio::test]

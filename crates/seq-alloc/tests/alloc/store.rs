@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -67,6 +67,10 @@ pub(crate) struct Store {
     pub(crate) calls: Arc<AtomicUsize>,
     /// Number of departures received.
     pub(crate) departures: Arc<AtomicUsize>,
+    /// Number of calls received that commit one or more handovers.
+    pub(crate) commits: Arc<AtomicUsize>,
+    /// Whether the store commits one handover in a call only, as the release before did.
+    pub(crate) commits_singly: Arc<AtomicBool>,
     /// Sections that should be handed over.
     handovers: Arc<Mutex<Vec<PlannedHandover>>>,
     /// Store of another set at which sections arrive as they depart; `None` if they stay in transit.
@@ -93,6 +97,8 @@ impl Store {
             ahead: Arc::default(),
             calls: Arc::default(),
             departures: Arc::default(),
+            commits: Arc::default(),
+            commits_singly: Arc::default(),
             handovers: Arc::default(),
             arrive_at: Arc::default(),
             leader: None,
@@ -451,6 +457,25 @@ fn refused(refusal: &CommandRefusal, addr: Option<&str>) -> Status {
     reason.status_with(refusal.to_string(), [(key::CURRENT, current.to_string()), (key::ADDR, addr)])
 }
 
+impl Store {
+    fn transfer_one(&self, request: v1::TransferRequest) -> Result<v1::TransferResponse, Status> {
+        let session = control::session(request.node_id, request.incarnation)?;
+        let transfer = Command::Transfer(control::transfer(session, &request, &self.layout())?);
+        let Answer::Transferred(answer) = self.apply(&transfer)? else { unreachable!() };
+        let made = answer.map_err(|refusal| match refusal {
+            CommandRefusal::TargetLeaves { incarnation: current, .. } => {
+                Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
+            }
+            CommandRefusal::OtherIncarnation { node, current, .. } if node.0 == request.to_node_id => {
+                Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
+            }
+            refusal => self.refused(&refusal),
+        })?;
+        let update = Some(self.update(session, request.route_version));
+        Ok(v1::TransferResponse { ceiling: made.max_seq.0, update })
+    }
+}
+
 #[tonic::async_trait]
 impl ControlService for Store {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
@@ -489,21 +514,32 @@ impl ControlService for Store {
     }
 
     async fn transfer(&self, request: Request<v1::TransferRequest>) -> Result<Response<v1::TransferResponse>, Status> {
-        let request = request.into_inner();
-        let session = control::session(request.node_id, request.incarnation)?;
-        let transfer = Command::Transfer(control::transfer(session, &request, &self.layout())?);
-        let Answer::Transferred(answer) = self.apply(&transfer)? else { unreachable!() };
-        let made = answer.map_err(|refusal| match refusal {
-            CommandRefusal::TargetLeaves { incarnation: current, .. } => {
-                Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
+        self.commits.fetch_add(1, SeqCst);
+        self.transfer_one(request.into_inner()).map(Response::new)
+    }
+
+    async fn transfer_many(
+        &self,
+        request: Request<v1::TransferManyRequest>,
+    ) -> Result<Response<v1::TransferManyResponse>, Status> {
+        self.commits.fetch_add(1, SeqCst);
+        if self.commits_singly.load(SeqCst) {
+            return Err(Status::unimplemented("the method of a later release"));
+        }
+        let v1::TransferManyRequest { node_id, incarnation, route_version, transfers } = request.into_inner();
+        let session = control::session(node_id, incarnation)?;
+        let mut outcomes = Vec::new();
+        for transfer in transfers {
+            let transfer = v1::TransferRequest { node_id, incarnation, route_version, ..transfer };
+            let outcome = self.transfer_one(transfer);
+            if outcome.as_ref().is_err_and(|status| status::reason(status).is_none()) {
+                return Err(outcome.unwrap_err());
             }
-            CommandRefusal::OtherIncarnation { node, current, .. } if node.0 == request.to_node_id => {
-                Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
-            }
-            refusal => self.refused(&refusal),
-        })?;
-        let update = Some(self.update(session, request.route_version));
-        Ok(Response::new(v1::TransferResponse { ceiling: made.max_seq.0, update }))
+            outcomes.push(status::to_step_outcome(&outcome));
+        }
+        let made = outcomes.iter().any(|outcome| outcome.reason.is_empty());
+        let update = made.then(|| self.update(session, route_version));
+        Ok(Response::new(v1::TransferManyResponse { outcomes, update }))
     }
 
     async fn depart(&self, request: Request<v1::DepartRequest>) -> Result<Response<v1::DepartResponse>, Status> {
@@ -573,6 +609,6 @@ impl ControlService for Store {
 }
 
 /// Returns the record of a section that is in this set.
-fn record(state: &State, section: u32) -> Residence {
+pub(crate) fn record(state: &State, section: u32) -> Residence {
     *state.sections.resident(SectionId(section)).expect("it is in the set")
 }

@@ -70,6 +70,25 @@ fn a_table_is_full_at_seven_eighths_and_the_next_one_is_half_as_large_again() {
 }
 
 #[test]
+fn a_table_of_a_copy_is_as_large_as_one_that_grew() {
+    assert_eq!([0, 1, 7, 8, 10, 11, 15, 16].map(grown_to), [0, 8, 8, 12, 12, 18, 18, 26]);
+    let mut entries = MIN_ENTRIES;
+    for keys in 1..100_000 {
+        if limit(entries) < keys as u64 {
+            entries = entries_for(keys - 1);
+        }
+        assert_eq!(grown_to(keys), entries, "{keys} keys, added one by one");
+        assert!(keys < 8 || 12 * keys > 7 * entries, "{keys} keys take more than 24 bytes at a load of 7/12");
+    }
+    let counters = (1..=15).map(|number| counter(key(number << 54, 2), number));
+    let full = Keyed::grown(counters.collect::<Vec<_>>().into_iter(), 0);
+    assert_eq!((full.keys(), full.room(), full.bytes()), (15, 15, 18 * 24));
+    assert_eq!(full.insert(key(1, 2)).map(|_| ()), Err(NoEntry::Full), "the bucket grows at the next key");
+    assert_eq!((1..=15).filter(|number| full.find(key(number << 54, 2)).is_some()).count(), 15);
+    assert_eq!(Keyed::grown([].into_iter(), 5).bytes(), 0);
+}
+
+#[test]
 fn a_frozen_table_has_the_counters_of_all_keys_with_numbers() {
     let table = Keyed::with([counter(key(9, 2), 4), counter(key(3, 8), 5)].into_iter(), 2);
     table.find(key(9, 2)).unwrap().mark_recent();

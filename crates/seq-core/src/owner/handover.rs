@@ -14,7 +14,6 @@
 //! requests can make a target keep is bounded. If the source or the target dies during a handover, the arbiter assigns
 //! the section.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -25,11 +24,23 @@ use crate::lease::Clocks;
 use crate::limits;
 use crate::owner::{AdoptError, CopyLoss, Session};
 use crate::route::RouteTable;
-use crate::section::{AnyCopy, CopyMisfit};
+use crate::section::{AnyCopy, CopyMisfit, Counters};
 
-/// Maximum number of sections that a node hands over at the same time. It is limited because each of these sections is
-/// frozen for some milliseconds and its copy is in memory twice.
-pub const MAX_OUTGOING: usize = 16;
+mod outgoing;
+
+pub(super) use outgoing::Outgoing;
+use outgoing::{InProgress, Phase};
+
+/// Maximum number of handovers that a node makes at the same time. A node that stops may have thousands of buckets, so
+/// that the steps of many handovers travel in one message.
+pub const MAX_OUTGOING: usize = 256;
+
+/// Maximum number of large sections that are frozen for handovers at the same time. It is limited because each of these
+/// sections is frozen until its copy is sent, and the copy is in memory twice.
+pub const MAX_LARGE: usize = 16;
+
+/// Largest number of slots of a section that is not large. The copies of [`MAX_OUTGOING`] such sections take 16 MiB.
+pub const SMALL_SLOTS: usize = 4_096;
 
 /// Maximum number of undecided handover attempts, each with its copy, that a target keeps. It is as many as a dozen
 /// sources can make at the same time. The oldest attempt is evicted first. If an evicted attempt is committed
@@ -37,7 +48,7 @@ pub const MAX_OUTGOING: usize = 16;
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
 /// Maximum total number of slots with numbers in the copies that a target keeps. They take 512 MiB. Two of the largest
-/// sections fit, or [`MAX_INCOMING`] sections of the default size. The oldest copy is evicted first.
+/// sections fit, or 335 sections of the default size. The oldest copy is evicted first.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
 /// Maximum number of handover attempts that a target keeps for one section. Two are enough for the current attempt and
@@ -84,6 +95,18 @@ pub enum HandoverRequest {
     Commit(Handover),
     /// Notify the target that the store committed the handover.
     Activate(Handover),
+}
+
+impl HandoverRequest {
+    /// Returns the handover that the request is a step of.
+    #[must_use]
+    pub fn handover(&self) -> &Handover {
+        let (HandoverRequest::Prepare(handover)
+        | HandoverRequest::Stage(handover)
+        | HandoverRequest::Commit(handover)
+        | HandoverRequest::Activate(handover)) = self;
+        handover
+    }
 }
 
 /// An attempt to hand a section over, as the source describes it in its requests to the target.
@@ -156,8 +179,9 @@ pub enum OfferRefusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The handover is committed, so the target owns the section. The value is the ownership update in the store's
-    /// response.
-    Made(OwnershipUpdate),
+    /// response; `None` if the response is to the commits of several handovers, and the update is with another of these
+    /// handovers.
+    Made(Option<OwnershipUpdate>),
     /// The store refused the handover permanently, because the target's incarnation is over, the migration has ended,
     /// or the other set takes no more sections. The source still owns the section.
     Refused,
@@ -170,56 +194,6 @@ pub enum Commit {
     Lost,
     /// The store did not respond, so the handover may be committed.
     Unknown,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Preparing,
-    Staging,
-    Committing,
-}
-
-/// The source's side: sections that are being handed over.
-#[derive(Debug, Default)]
-pub(super) struct Outgoing {
-    handovers: BTreeMap<SectionId, (Handover, Phase)>,
-    /// Number of attempts so far in all incarnations of the process.
-    attempts: u64,
-    /// Secret from which the numbers of attempts are drawn.
-    secret: u64,
-}
-
-impl Outgoing {
-    pub(super) fn with_secret(secret: u64) -> Outgoing {
-        Outgoing { secret, ..Outgoing::default() }
-    }
-
-    /// Returns the number of the next attempt. It is computed by splitmix64 from a counter that starts at the secret.
-    fn next_attempt(&mut self) -> HandoverId {
-        self.attempts += 1;
-        let counter = self.secret.wrapping_add(self.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mixed = (counter ^ (counter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        HandoverId((mixed ^ (mixed >> 31)).max(1))
-    }
-
-    pub(super) fn has(&self, section: SectionId) -> bool {
-        self.handovers.contains_key(&section)
-    }
-
-    pub(super) fn remove(&mut self, section: SectionId) {
-        self.handovers.remove(&section);
-    }
-
-    /// Forgets all handovers in progress; the count of attempts continues.
-    pub(super) fn forget(self) -> Outgoing {
-        Outgoing { handovers: BTreeMap::new(), ..self }
-    }
-
-    /// Returns whether exactly this attempt is in that phase.
-    fn is(&self, handover: &Handover, phase: Phase) -> bool {
-        self.handovers.get(&handover.section).is_some_and(|(under_way, at)| (under_way, *at) == (handover, phase))
-    }
 }
 
 /// The target's side: expected attempts, oldest first.
@@ -326,11 +300,24 @@ impl Owner {
     /// the next owner may start from its copy.
     #[must_use]
     pub fn is_frozen(&self, section: SectionId) -> bool {
-        let phase = self.outgoing.handovers.get(&section).map(|(_, phase)| *phase);
-        phase.is_some_and(|phase| phase != Phase::Preparing) || self.releases.is_parting(section)
+        self.outgoing.handovers.get(&section).is_some_and(InProgress::is_frozen) || self.releases.is_parting(section)
     }
 
-    /// Begins a planned handover, unless [`MAX_OUTGOING`] handovers are already in progress.
+    /// Notes that a target of this set makes a single step in a call, because its release does not know the method for
+    /// several steps. Such a target keeps fewer attempts than [`MAX_OUTGOING`], so that at most [`MAX_LARGE`] handovers
+    /// to it are in progress.
+    pub fn on_steps_unknown(&mut self, to: NodeId, incarnation: Incarnation) {
+        self.outgoing.singly.insert(to, incarnation);
+    }
+
+    /// Returns whether a target of this set makes a single step in a call.
+    #[must_use]
+    pub fn is_singly(&self, to: NodeId, incarnation: Incarnation) -> bool {
+        self.outgoing.singly.get(&to) == Some(&incarnation)
+    }
+
+    /// Begins a planned handover, unless [`MAX_OUTGOING`] handovers, or [`MAX_LARGE`] of large sections, are already in
+    /// progress.
     pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Effects) {
         let PlannedHandover { section, epoch, from: _, to, incarnation, departure } = wanted.clone();
         let Some(session) = self.session else { return };
@@ -340,24 +327,51 @@ impl Owner {
         if !may || self.outgoing.handovers.len() == MAX_OUTGOING {
             return;
         }
+        // A section of uids or lanes may have touched all of them. How many keys a bucket has is known once it is
+        // prepared.
+        let is_large =
+            matches!(self.layout.counters_of(section), Counters::Slots(slots) if slots as usize > SMALL_SLOTS);
+        let in_progress = |is_alike: &dyn Fn(&InProgress) -> bool| {
+            self.outgoing.handovers.values().filter(|one| is_alike(one)).count()
+        };
+        if is_large && in_progress(&|one| one.is_large) >= MAX_LARGE {
+            return;
+        }
+        let singly = departure.is_none() && self.is_singly(to, incarnation);
+        if singly && in_progress(&|one| one.handover.target_here() == Some(to)) >= MAX_LARGE {
+            return;
+        }
         let handover_id = self.outgoing.next_attempt();
         let handover = Handover { session, section, epoch, to, incarnation, handover_id, departure };
-        self.outgoing.handovers.insert(section, (handover.clone(), Phase::Preparing));
+        let one = InProgress { handover: handover.clone(), phase: Phase::Preparing, is_large };
+        self.outgoing.handovers.insert(section, one);
         effects.push(HandoverRequest::Prepare(handover).into());
     }
 
     /// Continues after the target responded to [`HandoverRequest::Prepare`]. `accepted` is whether the target holds
-    /// calls for the section from now on; false if the target did not respond.
-    pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
+    /// calls for the section from now on; false if the target did not respond. `slots` is the number of slots whose
+    /// copies take as much memory as the copy of the section may take. If the section is large and [`MAX_LARGE`] large
+    /// sections are frozen, the section is frozen later.
+    pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, slots: usize, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Preparing) {
             return;
         }
         if accepted {
-            self.outgoing.handovers.insert(handover.section, (handover.clone(), Phase::Staging));
-            effects.push(HandoverRequest::Stage(handover.clone()).into());
+            self.outgoing.advance(handover.section, Phase::Prepared);
+            self.outgoing.waits = true;
+            if let Some(one) = self.outgoing.handovers.get_mut(&handover.section) {
+                one.is_large |= slots > SMALL_SLOTS;
+            }
+            self.stage_prepared(effects);
         } else {
             self.outgoing.remove(handover.section);
         }
+    }
+
+    /// Stages the prepared handovers, as many as [`MAX_LARGE`] allows.
+    pub(super) fn stage_prepared(&mut self, effects: &mut Effects) {
+        effects
+            .extend(self.outgoing.stage_prepared().into_iter().map(|handover| HandoverRequest::Stage(handover).into()));
     }
 
     /// Continues after the target responded to [`HandoverRequest::Stage`]. `accepted` is whether the target keeps the
@@ -369,10 +383,11 @@ impl Owner {
             return;
         }
         if accepted {
-            self.outgoing.handovers.insert(handover.section, (handover.clone(), Phase::Committing));
+            self.outgoing.advance(handover.section, Phase::Committing);
             effects.push(HandoverRequest::Commit(handover.clone()).into());
         } else {
             self.thaw(handover, effects);
+            self.stage_prepared(effects);
         }
     }
 
@@ -393,7 +408,9 @@ impl Owner {
                 // A frozen section allocates no numbers. It leaves, even if the update cannot be adopted.
                 self.drop_section(handover.section, handover.epoch, effects);
                 effects.push(HandoverRequest::Activate(handover.clone()).into());
-                self.on_update(handover.session, sent, update, effects)?;
+                if let Some(update) = update {
+                    self.on_update(handover.session, sent, update, effects)?;
+                }
             }
             Commit::Refused if under_way => self.thaw(handover, effects),
             Commit::Inconclusive if under_way => self.release(handover.section, handover.epoch, effects),
@@ -403,6 +420,7 @@ impl Owner {
             Commit::Unknown if under_way => effects.push(HandoverRequest::Commit(handover.clone()).into()),
             Commit::Refused | Commit::Inconclusive | Commit::Lost | Commit::Unknown => {}
         }
+        self.stage_prepared(effects);
         Ok(())
     }
 

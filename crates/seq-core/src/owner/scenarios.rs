@@ -158,13 +158,13 @@ impl Scenario {
         let found = attempt.checked_sub(1).and_then(|index| self.attempts.get(index));
         let (handover, sent) = found.unwrap_or_else(|| command.fail("no such attempt")).clone();
         match command.name() {
-            "prepare-accepted" => self.owner.on_prepared(&handover, true, effects),
-            "prepare-refused" => self.owner.on_prepared(&handover, false, effects),
+            "prepare-accepted" => self.owner.on_prepared(&handover, true, 0, effects),
+            "prepare-refused" => self.owner.on_prepared(&handover, false, 0, effects),
             "copy-staged" => self.owner.on_staged(&handover, true, effects),
             "copy-refused" => self.owner.on_staged(&handover, false, effects),
             _ => {
                 let commit = match command.word::<String>().as_str() {
-                    "made" => Commit::Made(update(command)),
+                    "made" => Commit::Made(Some(update(command))),
                     "unknown" => Commit::Unknown,
                     "target-gone" | "migration-over" => Commit::Refused,
                     "unknown-migration" => Commit::Inconclusive,

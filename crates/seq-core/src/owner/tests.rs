@@ -250,7 +250,7 @@ fn a_handover_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
         "it is in progress"
     );
     let mut effects = Vec::new();
-    owner.on_prepared(&handover, true, &mut effects);
+    owner.on_prepared(&handover, true, 0, &mut effects);
     owner.on_staged(&handover, true, &mut effects);
     owner.on_committed(&handover, at(3), Commit::Unknown, &mut effects).unwrap();
     assert_eq!(
@@ -262,11 +262,87 @@ fn a_handover_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
         ]
     );
     effects.clear();
-    let made = Commit::Made(update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
+    let made = Commit::Made(Some(update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[])));
     owner.on_committed(&handover, at(4), made, &mut effects).unwrap();
     let activate = send(HandoverRequest::Activate(handover));
     assert_eq!(effects, [leave(0, 1), activate, PUBLISH, extend(4)]);
     assert_eq!((owned(&owner), owner.handovers_in_progress()), (vec![(1, 1)], 0));
+}
+
+/// A call may commit several handovers, and the update is with the last of them.
+#[test]
+fn a_handover_without_an_update_of_its_own_is_committed() {
+    let mut owner = owning();
+    let handover = preparing(&mut owner);
+    let mut effects = Vec::new();
+    owner.on_prepared(&handover, true, 0, &mut effects);
+    owner.on_staged(&handover, true, &mut effects);
+    effects.clear();
+    owner.on_committed(&handover, at(3), Commit::Made(None), &mut effects).unwrap();
+    assert_eq!(effects, [leave(0, 1), send(HandoverRequest::Activate(handover))]);
+    assert_eq!(owned(&owner), [(1, 1)]);
+}
+
+/// Creates a node that owns many small sections under epoch 1.
+fn owning_many(sections: usize) -> Owner {
+    let layout = Layout::new(0..sections as u64 * 10, 10).unwrap();
+    let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
+    owner.on_registered(ME);
+    let route = Route::here(Some(ME.node), Epoch(1));
+    let runs = vec![RouteRun { first: SectionId(0), sections: sections as u32, route }];
+    let routes = Some(RouteUpdate { layout, runs, ..routes(1, [(0, 0); 4]) });
+    let grants = (0..sections as u32).map(|section| grant(section, 1, 0, 0)).collect();
+    adopt(&mut owner, 1, OwnershipUpdate { routes, grants, ..OwnershipUpdate::default() });
+    owner
+}
+
+#[test]
+fn large_sections_are_frozen_a_few_at_a_time_and_small_ones_all_at_once() {
+    let sections = handover::MAX_LARGE + 3;
+    let mut owner = owning_many(sections);
+    let handovers = (0..sections as u32).map(|section| planned(section, 1)).collect();
+    let effects = adopt(&mut owner, 2, OwnershipUpdate { handovers, ..OwnershipUpdate::default() });
+    let prepared: Vec<Handover> = effects
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Send(HandoverRequest::Prepare(handover)) => Some(handover),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(prepared.len(), sections);
+    let mut effects = Vec::new();
+    let (small, large) = prepared.split_last().unwrap();
+    for handover in large {
+        owner.on_prepared(handover, true, handover::SMALL_SLOTS + 1, &mut effects);
+    }
+    let staged = |of: &[Handover]| of.iter().cloned().map(|one| send(HandoverRequest::Stage(one))).collect::<Vec<_>>();
+    assert_eq!(effects, staged(&large[..handover::MAX_LARGE]));
+    let [first_waits, last_waits] = &large[handover::MAX_LARGE..] else { panic!("{sections} sections") };
+    assert!(!owner.is_frozen(first_waits.section), "it is served until it is frozen");
+    effects.clear();
+    owner.on_prepared(small, true, handover::SMALL_SLOTS, &mut effects);
+    assert_eq!(effects, staged(core::slice::from_ref(small)), "it is not large");
+    effects.clear();
+    // A frozen section is thawed, and another frozen section leaves.
+    owner.on_staged(&large[0], false, &mut effects);
+    assert_eq!(effects.pop(), staged(core::slice::from_ref(first_waits)).pop());
+    owner.on_staged(&large[1], true, &mut effects);
+    owner.on_committed(&large[1], at(3), Commit::Made(None), &mut effects).unwrap();
+    assert_eq!(effects.pop(), staged(core::slice::from_ref(last_waits)).pop());
+}
+
+/// A target of the release before keeps 192 attempts.
+#[test]
+fn a_target_that_makes_one_step_in_a_call_gets_few_handovers() {
+    let sections = handover::MAX_OUTGOING + 10;
+    let begun = |incarnation: u64| {
+        let mut owner = owning_many(sections);
+        owner.on_steps_unknown(OTHER, Incarnation(incarnation));
+        let handovers = (0..sections as u32).map(|section| planned(section, 1)).collect();
+        adopt(&mut owner, 2, OwnershipUpdate { handovers, ..OwnershipUpdate::default() });
+        owner.handovers_in_progress()
+    };
+    assert_eq!((begun(5), begun(4)), (handover::MAX_LARGE, handover::MAX_OUTGOING), "the target is in incarnation 5");
 }
 
 #[test]
@@ -274,7 +350,7 @@ fn a_source_that_lost_the_section_meanwhile_thaws_nothing() {
     let mut owner = owning();
     let handover = preparing(&mut owner);
     let mut effects = Vec::new();
-    owner.on_prepared(&handover, true, &mut effects);
+    owner.on_prepared(&handover, true, 0, &mut effects);
     owner.on_staged(&handover, true, &mut effects);
     adopt(&mut owner, 3, update(2, [(2, 2), (1, 1), (2, 1), (0, 0)], &[]));
     effects.clear();
@@ -391,7 +467,7 @@ fn a_section_is_frozen_from_its_copy_until_it_is_thawed() {
     let handover = preparing(&mut owner);
     let (section, mut effects) = (handover.section, Vec::new());
     assert!(!owner.is_frozen(section), "it is served until the target is prepared");
-    owner.on_prepared(&handover, true, &mut effects);
+    owner.on_prepared(&handover, true, 0, &mut effects);
     assert!(owner.is_frozen(section) && !owner.is_frozen(SectionId(1)));
     owner.on_staged(&handover, false, &mut effects);
     assert!(!owner.is_frozen(section), "it is thawed");
@@ -479,7 +555,7 @@ fn attempts_have_numbers_that_are_hard_to_guess() {
         for _ in 0..3 {
             let handover = preparing(&mut owner);
             numbers.push(handover.handover_id.0);
-            owner.on_prepared(&handover, false, &mut Vec::new());
+            owner.on_prepared(&handover, false, 0, &mut Vec::new());
         }
         numbers
     };

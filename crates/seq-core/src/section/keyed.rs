@@ -56,7 +56,8 @@ impl KeyedSection {
     }
 
     /// Creates the section of an ownership that continues the exact counters of the previous ownership: see
-    /// [`Section::handed_over`].
+    /// [`Section::handed_over`]. The section has as much room as a section that has grown to the keys of the
+    /// copy.
     ///
     /// # Errors
     /// [`CopyMisfit`] if the copy does not fit the ceiling, or is no copy of a section of keys. The caller then starts
@@ -68,7 +69,7 @@ impl KeyedSection {
         }
         // No call has used the keys here, so an eviction may drop each of them.
         let counter = |&(key, distance)| Counter { key, distance, is_recent: false };
-        let slots = Keyed::with(copy.distances.iter().map(counter), copy.floor.0 - copy.base.0);
+        let slots = Keyed::grown(copy.distances.iter().map(counter), copy.floor.0 - copy.base.0);
         Ok(Section { begun: copy.sum(), ..Section::new(slots, copy.base, ceiling, step) })
     }
 

@@ -6248,6 +6248,650 @@ pub mod backup_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A section and the attempt to hand it over.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HandoverOffer {
+    /// Name of the set, 1 ..= 63 characters of \[a-z0-9-\]. Empty between sets.
+    #[prost(string, tag = "1")]
+    pub set: ::prost::alloc::string::String,
+    /// The section.
+    #[prost(uint32, tag = "2")]
+    pub section: u32,
+    /// Epoch of the ownership that begins, 2 or above: the one after the newest in the target's routes (else
+    /// UNKNOWN_EPOCH).
+    #[prost(uint64, tag = "3")]
+    pub epoch: u64,
+    /// Number of the attempt, 1 or above, drawn at random by the source.
+    #[prost(uint64, tag = "4")]
+    pub handover_id: u64,
+    /// Incarnation of the target, 1 or above.
+    #[prost(uint64, tag = "5")]
+    pub incarnation: u64,
+    /// Id of the set that the section departs from; 0 within a set. Between sets the epoch may be any newer one.
+    #[prost(fixed64, tag = "6")]
+    pub from_set_id: u64,
+    /// Id of the target's set; 0 within a set.
+    #[prost(fixed64, tag = "7")]
+    pub to_set_id: u64,
+    /// Hash of the layout up to the section's space; 0 within a set.
+    #[prost(fixed64, tag = "8")]
+    pub layout_id: u64,
+}
+/// Announces a section to its target.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrepareRequest {
+    /// The section and the attempt.
+    #[prost(message, optional, tag = "1")]
+    pub offer: ::core::option::Option<HandoverOffer>,
+}
+/// The target expects the section.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrepareResponse {}
+/// A part of a section's counters. The first one carries `offer`, `base` and `floor`. A section of uids or lanes has
+/// `slots`, a bucket of a keyspace has `keys`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StageRequest {
+    /// The section and the attempt; in the first message only.
+    #[prost(message, optional, tag = "1")]
+    pub offer: ::core::option::Option<HandoverOffer>,
+    /// The value that an untouched uid starts from, and to which distances are relative, 0 ..= 2^63-1; in the first
+    /// message only.
+    #[prost(uint64, tag = "2")]
+    pub base: u64,
+    /// Slots of touched uids, growing, over all messages. Parallel to `distances`, up to 65,536 in a message.
+    #[prost(uint32, repeated, tag = "3")]
+    pub slots: ::prost::alloc::vec::Vec<u32>,
+    /// How far the uid in the slot, or the key, at the same index is above `base`, 1 ..= 2^62-1.
+    #[prost(uint64, repeated, tag = "4")]
+    pub distances: ::prost::alloc::vec::Vec<u64>,
+    /// Indices into `distances`, growing: the uids or keys that were advanced and took no number since. Their value is no
+    /// `prev`.
+    #[prost(uint32, repeated, tag = "5")]
+    pub advanced: ::prost::alloc::vec::Vec<u32>,
+    /// Of a bucket: the value that keys without a counter start from, `base` or above; in the first message only.
+    #[prost(uint64, tag = "6")]
+    pub floor: u64,
+    /// Of a bucket: the hashes of the keys that took numbers, 16 bytes each. Their first halves, or else their second
+    /// ones, grow as little endian numbers over all messages. Parallel to `distances`, up to 16,384 in a message.
+    #[prost(bytes = "vec", tag = "7")]
+    pub keys: ::prost::alloc::vec::Vec<u8>,
+}
+/// The target holds the whole copy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StageResponse {}
+/// Notifies the target that a handover is committed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ActivateRequest {
+    /// The section and the attempt.
+    #[prost(message, optional, tag = "1")]
+    pub offer: ::core::option::Option<HandoverOffer>,
+}
+/// The target serves the section, or its routes name a later owner.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ActivateResponse {}
+/// Steps of several handovers, up to 256 in all.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StepsRequest {
+    /// Sections to announce.
+    #[prost(message, repeated, tag = "1")]
+    pub prepare: ::prost::alloc::vec::Vec<PrepareRequest>,
+    /// Whole copies, each in one message.
+    #[prost(message, repeated, tag = "2")]
+    pub stage: ::prost::alloc::vec::Vec<StageRequest>,
+    /// Handovers that are committed.
+    #[prost(message, repeated, tag = "3")]
+    pub activate: ::prost::alloc::vec::Vec<ActivateRequest>,
+}
+/// The outcome of each step: first of those in `prepare`, then of those in `stage`, then of those in `activate`.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StepsResponse {
+    /// The outcomes, in request order.
+    #[prost(message, repeated, tag = "1")]
+    pub outcomes: ::prost::alloc::vec::Vec<StepOutcome>,
+}
+/// The outcome of a step, or of the commit of a handover.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StepOutcome {
+    /// Reason of the refusal; empty if the step was made.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    /// What was refused, for a log line; empty if the step was made.
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+    /// Incarnation or renewal that the store has on record, if the refusal states it; 0 otherwise.
+    #[prost(uint64, tag = "3")]
+    pub current: u64,
+}
+/// Generated client implementations.
+pub mod handover_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served by every AllocSvr at its port for peers: for the other AllocSvrs of its set, and for those of a set from which
+    /// sections migrate to its own. No request starts an ownership: only a grant of the
+    /// store does, and a copy is used only if the store committed exactly its attempt. A refusal changes nothing.
+    #[derive(Debug, Clone)]
+    pub struct HandoverServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl HandoverServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> HandoverServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> HandoverServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            HandoverServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Announces a section: the target queues early requests for it.
+        pub async fn prepare(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PrepareRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PrepareResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.HandoverService/Prepare",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.HandoverService", "Prepare"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Sends the counters of the frozen section, in chunks. The target keeps them until the handover is committed or out
+        /// of date.
+        pub async fn stage(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::StageRequest>,
+        ) -> std::result::Result<tonic::Response<super::StageResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.HandoverService/Stage",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.HandoverService", "Stage"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// Notifies the target that the handover is committed: it renews at once, and responds when it serves the section.
+        pub async fn activate(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ActivateRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ActivateResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.HandoverService/Activate",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.HandoverService", "Activate"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes steps of several handovers, each as the method of its kind does, with an outcome of its own.
+        pub async fn make_steps(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StepsRequest>,
+        ) -> std::result::Result<tonic::Response<super::StepsResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.HandoverService/MakeSteps",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.HandoverService", "MakeSteps"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod handover_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with HandoverServiceServer.
+    #[async_trait]
+    pub trait HandoverService: std::marker::Send + std::marker::Sync + 'static {
+        /// Announces a section: the target queues early requests for it.
+        async fn prepare(
+            &self,
+            request: tonic::Request<super::PrepareRequest>,
+        ) -> std::result::Result<tonic::Response<super::PrepareResponse>, tonic::Status>;
+        /// Sends the counters of the frozen section, in chunks. The target keeps them until the handover is committed or out
+        /// of date.
+        async fn stage(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::StageRequest>>,
+        ) -> std::result::Result<tonic::Response<super::StageResponse>, tonic::Status>;
+        /// Notifies the target that the handover is committed: it renews at once, and responds when it serves the section.
+        async fn activate(
+            &self,
+            request: tonic::Request<super::ActivateRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ActivateResponse>,
+            tonic::Status,
+        >;
+        /// Makes steps of several handovers, each as the method of its kind does, with an outcome of its own.
+        async fn make_steps(
+            &self,
+            request: tonic::Request<super::StepsRequest>,
+        ) -> std::result::Result<tonic::Response<super::StepsResponse>, tonic::Status>;
+    }
+    /// Served by every AllocSvr at its port for peers: for the other AllocSvrs of its set, and for those of a set from which
+    /// sections migrate to its own. No request starts an ownership: only a grant of the
+    /// store does, and a copy is used only if the store committed exactly its attempt. A refusal changes nothing.
+    #[derive(Debug)]
+    pub struct HandoverServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> HandoverServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for HandoverServiceServer<T>
+    where
+        T: HandoverService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/seqsvr.v1.HandoverService/Prepare" => {
+                    #[allow(non_camel_case_types)]
+                    struct PrepareSvc<T: HandoverService>(pub Arc<T>);
+                    impl<
+                        T: HandoverService,
+                    > tonic::server::UnaryService<super::PrepareRequest>
+                    for PrepareSvc<T> {
+                        type Response = super::PrepareResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PrepareRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as HandoverService>::prepare(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PrepareSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.HandoverService/Stage" => {
+                    #[allow(non_camel_case_types)]
+                    struct StageSvc<T: HandoverService>(pub Arc<T>);
+                    impl<
+                        T: HandoverService,
+                    > tonic::server::ClientStreamingService<super::StageRequest>
+                    for StageSvc<T> {
+                        type Response = super::StageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::StageRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as HandoverService>::stage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StageSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.HandoverService/Activate" => {
+                    #[allow(non_camel_case_types)]
+                    struct ActivateSvc<T: HandoverService>(pub Arc<T>);
+                    impl<
+                        T: HandoverService,
+                    > tonic::server::UnaryService<super::ActivateRequest>
+                    for ActivateSvc<T> {
+                        type Response = super::ActivateResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ActivateRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as HandoverService>::activate(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ActivateSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.HandoverService/MakeSteps" => {
+                    #[allow(non_camel_case_types)]
+                    struct MakeStepsSvc<T: HandoverService>(pub Arc<T>);
+                    impl<
+                        T: HandoverService,
+                    > tonic::server::UnaryService<super::StepsRequest>
+                    for MakeStepsSvc<T> {
+                        type Response = super::StepsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StepsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as HandoverService>::make_steps(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MakeStepsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for HandoverServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "seqsvr.v1.HandoverService";
+    impl<T> tonic::server::NamedService for HandoverServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// A series. A name is used once: a series is never renamed or removed, and its shape and lanes never change.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Series {
@@ -6815,6 +7459,33 @@ pub struct TransferResponse {
     #[prost(message, optional, tag = "2")]
     pub update: ::core::option::Option<OwnershipUpdate>,
 }
+/// Commits several handovers.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TransferManyRequest {
+    /// Id of the node that owns the sections and has frozen them, from `RegisterResponse`.
+    #[prost(uint32, tag = "1")]
+    pub node_id: u32,
+    /// Incarnation of the node, from `RegisterResponse`.
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    /// Version of the routes that the node holds; 0 for none.
+    #[prost(uint64, tag = "3")]
+    pub route_version: u64,
+    /// The handovers, up to 256, of different sections. Their fields `node_id`, `incarnation` and `route_version` are not
+    /// read.
+    #[prost(message, repeated, tag = "4")]
+    pub transfers: ::prost::alloc::vec::Vec<TransferRequest>,
+}
+/// The outcome of each handover.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TransferManyResponse {
+    /// The outcomes, in request order.
+    #[prost(message, repeated, tag = "1")]
+    pub outcomes: ::prost::alloc::vec::Vec<StepOutcome>,
+    /// The changes of owners; absent if no handover was committed.
+    #[prost(message, optional, tag = "2")]
+    pub update: ::core::option::Option<OwnershipUpdate>,
+}
 /// Commits a handover to another set.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DepartRequest {
@@ -7089,6 +7760,31 @@ pub mod control_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.ControlService", "Transfer"));
             self.inner.unary(req, path, codec).await
         }
+        /// Commits several handovers, each as Transfer does, with an outcome of its own.
+        pub async fn transfer_many(
+            &mut self,
+            request: impl tonic::IntoRequest<super::TransferManyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TransferManyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.ControlService/TransferMany",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.ControlService", "TransferMany"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Commits a handover to another set: the section departs from this one. It responds when the other set has the
         /// section, or after a second. A repeat of a committed departure gets the same response. It renews as well.
         pub async fn depart(
@@ -7210,6 +7906,14 @@ pub mod control_service_server {
             request: tonic::Request<super::TransferRequest>,
         ) -> std::result::Result<
             tonic::Response<super::TransferResponse>,
+            tonic::Status,
+        >;
+        /// Commits several handovers, each as Transfer does, with an outcome of its own.
+        async fn transfer_many(
+            &self,
+            request: tonic::Request<super::TransferManyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TransferManyResponse>,
             tonic::Status,
         >;
         /// Commits a handover to another set: the section departs from this one. It responds when the other set has the
@@ -7479,6 +8183,51 @@ pub mod control_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TransferSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.ControlService/TransferMany" => {
+                    #[allow(non_camel_case_types)]
+                    struct TransferManySvc<T: ControlService>(pub Arc<T>);
+                    impl<
+                        T: ControlService,
+                    > tonic::server::UnaryService<super::TransferManyRequest>
+                    for TransferManySvc<T> {
+                        type Response = super::TransferManyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::TransferManyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ControlService>::transfer_many(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TransferManySvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -7992,545 +8741,6 @@ pub mod forward_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "seqsvr.v1.ForwardService";
     impl<T> tonic::server::NamedService for ForwardServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-/// A section and the attempt to hand it over.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct HandoverOffer {
-    /// Name of the set, 1 ..= 63 characters of \[a-z0-9-\]. Empty between sets.
-    #[prost(string, tag = "1")]
-    pub set: ::prost::alloc::string::String,
-    /// The section.
-    #[prost(uint32, tag = "2")]
-    pub section: u32,
-    /// Epoch of the ownership that begins, 2 or above: the one after the newest in the target's routes (else
-    /// UNKNOWN_EPOCH).
-    #[prost(uint64, tag = "3")]
-    pub epoch: u64,
-    /// Number of the attempt, 1 or above, drawn at random by the source.
-    #[prost(uint64, tag = "4")]
-    pub handover_id: u64,
-    /// Incarnation of the target, 1 or above.
-    #[prost(uint64, tag = "5")]
-    pub incarnation: u64,
-    /// Id of the set that the section departs from; 0 within a set. Between sets the epoch may be any newer one.
-    #[prost(fixed64, tag = "6")]
-    pub from_set_id: u64,
-    /// Id of the target's set; 0 within a set.
-    #[prost(fixed64, tag = "7")]
-    pub to_set_id: u64,
-    /// Hash of the layout up to the section's space; 0 within a set.
-    #[prost(fixed64, tag = "8")]
-    pub layout_id: u64,
-}
-/// Announces a section to its target.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PrepareRequest {
-    /// The section and the attempt.
-    #[prost(message, optional, tag = "1")]
-    pub offer: ::core::option::Option<HandoverOffer>,
-}
-/// The target expects the section.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PrepareResponse {}
-/// A part of a section's counters. The first one carries `offer`, `base` and `floor`. A section of uids or lanes has
-/// `slots`, a bucket of a keyspace has `keys`.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StageRequest {
-    /// The section and the attempt; in the first message only.
-    #[prost(message, optional, tag = "1")]
-    pub offer: ::core::option::Option<HandoverOffer>,
-    /// The value that an untouched uid starts from, and to which distances are relative, 0 ..= 2^63-1; in the first
-    /// message only.
-    #[prost(uint64, tag = "2")]
-    pub base: u64,
-    /// Slots of touched uids, growing, over all messages. Parallel to `distances`, up to 65,536 in a message.
-    #[prost(uint32, repeated, tag = "3")]
-    pub slots: ::prost::alloc::vec::Vec<u32>,
-    /// How far the uid in the slot, or the key, at the same index is above `base`, 1 ..= 2^62-1.
-    #[prost(uint64, repeated, tag = "4")]
-    pub distances: ::prost::alloc::vec::Vec<u64>,
-    /// Indices into `distances`, growing: the uids or keys that were advanced and took no number since. Their value is no
-    /// `prev`.
-    #[prost(uint32, repeated, tag = "5")]
-    pub advanced: ::prost::alloc::vec::Vec<u32>,
-    /// Of a bucket: the value that keys without a counter start from, `base` or above; in the first message only.
-    #[prost(uint64, tag = "6")]
-    pub floor: u64,
-    /// Of a bucket: the hashes of the keys that took numbers, 16 bytes each. Their first halves, or else their second
-    /// ones, grow as little endian numbers over all messages. Parallel to `distances`, up to 16,384 in a message.
-    #[prost(bytes = "vec", tag = "7")]
-    pub keys: ::prost::alloc::vec::Vec<u8>,
-}
-/// The target holds the whole copy.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StageResponse {}
-/// Notifies the target that a handover is committed.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ActivateRequest {
-    /// The section and the attempt.
-    #[prost(message, optional, tag = "1")]
-    pub offer: ::core::option::Option<HandoverOffer>,
-}
-/// The target serves the section, or its routes name a later owner.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ActivateResponse {}
-/// Generated client implementations.
-pub mod handover_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Served by every AllocSvr at its port for peers: for the other AllocSvrs of its set, and for those of a set from which
-    /// sections migrate to its own. No request starts an ownership: only a grant of the
-    /// store does, and a copy is used only if the store committed exactly its attempt. A refusal changes nothing.
-    #[derive(Debug, Clone)]
-    pub struct HandoverServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl HandoverServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
-    impl<T> HandoverServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> HandoverServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            HandoverServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Announces a section: the target queues early requests for it.
-        pub async fn prepare(
-            &mut self,
-            request: impl tonic::IntoRequest<super::PrepareRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::PrepareResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.HandoverService/Prepare",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.HandoverService", "Prepare"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Sends the counters of the frozen section, in chunks. The target keeps them until the handover is committed or out
-        /// of date.
-        pub async fn stage(
-            &mut self,
-            request: impl tonic::IntoStreamingRequest<Message = super::StageRequest>,
-        ) -> std::result::Result<tonic::Response<super::StageResponse>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.HandoverService/Stage",
-            );
-            let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.HandoverService", "Stage"));
-            self.inner.client_streaming(req, path, codec).await
-        }
-        /// Notifies the target that the handover is committed: it renews at once, and responds when it serves the section.
-        pub async fn activate(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ActivateRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ActivateResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::Codec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/seqsvr.v1.HandoverService/Activate",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("seqsvr.v1.HandoverService", "Activate"));
-            self.inner.unary(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-pub mod handover_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with HandoverServiceServer.
-    #[async_trait]
-    pub trait HandoverService: std::marker::Send + std::marker::Sync + 'static {
-        /// Announces a section: the target queues early requests for it.
-        async fn prepare(
-            &self,
-            request: tonic::Request<super::PrepareRequest>,
-        ) -> std::result::Result<tonic::Response<super::PrepareResponse>, tonic::Status>;
-        /// Sends the counters of the frozen section, in chunks. The target keeps them until the handover is committed or out
-        /// of date.
-        async fn stage(
-            &self,
-            request: tonic::Request<tonic::Streaming<super::StageRequest>>,
-        ) -> std::result::Result<tonic::Response<super::StageResponse>, tonic::Status>;
-        /// Notifies the target that the handover is committed: it renews at once, and responds when it serves the section.
-        async fn activate(
-            &self,
-            request: tonic::Request<super::ActivateRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ActivateResponse>,
-            tonic::Status,
-        >;
-    }
-    /// Served by every AllocSvr at its port for peers: for the other AllocSvrs of its set, and for those of a set from which
-    /// sections migrate to its own. No request starts an ownership: only a grant of the
-    /// store does, and a copy is used only if the store committed exactly its attempt. A refusal changes nothing.
-    #[derive(Debug)]
-    pub struct HandoverServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> HandoverServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for HandoverServiceServer<T>
-    where
-        T: HandoverService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/seqsvr.v1.HandoverService/Prepare" => {
-                    #[allow(non_camel_case_types)]
-                    struct PrepareSvc<T: HandoverService>(pub Arc<T>);
-                    impl<
-                        T: HandoverService,
-                    > tonic::server::UnaryService<super::PrepareRequest>
-                    for PrepareSvc<T> {
-                        type Response = super::PrepareResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::PrepareRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as HandoverService>::prepare(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = PrepareSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/seqsvr.v1.HandoverService/Stage" => {
-                    #[allow(non_camel_case_types)]
-                    struct StageSvc<T: HandoverService>(pub Arc<T>);
-                    impl<
-                        T: HandoverService,
-                    > tonic::server::ClientStreamingService<super::StageRequest>
-                    for StageSvc<T> {
-                        type Response = super::StageResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<
-                                tonic::Streaming<super::StageRequest>,
-                            >,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as HandoverService>::stage(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = StageSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.client_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/seqsvr.v1.HandoverService/Activate" => {
-                    #[allow(non_camel_case_types)]
-                    struct ActivateSvc<T: HandoverService>(pub Arc<T>);
-                    impl<
-                        T: HandoverService,
-                    > tonic::server::UnaryService<super::ActivateRequest>
-                    for ActivateSvc<T> {
-                        type Response = super::ActivateResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ActivateRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as HandoverService>::activate(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ActivateSvc(inner);
-                        let codec = crate::codec::Codec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for HandoverServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "seqsvr.v1.HandoverService";
-    impl<T> tonic::server::NamedService for HandoverServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -8,7 +8,7 @@ use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
     RenewRequest, RenewResponse, ReportDeathRequest, ReportDeathResponse, ReportLossRequest, ReportLossResponse,
-    TransferRequest, TransferResponse,
+    TransferManyRequest, TransferManyResponse, TransferRequest, TransferResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -71,6 +71,19 @@ impl ControlService for ControlForward {
         let handle = |request: Request<TransferRequest>| async move {
             let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.transfer(request).await };
             hop.forward(request, |channel, request| async move { client(channel).transfer(request).await }).await
+        };
+        traces::continued(request, handle).await
+    }
+
+    async fn transfer_many(
+        &self,
+        request: Request<TransferManyRequest>,
+    ) -> Result<Response<TransferManyResponse>, Status> {
+        let handle = |request: Request<TransferManyRequest>| async move {
+            let Some(hop) = self.leader.hop(request.metadata())? else {
+                return self.local.transfer_many(request).await;
+            };
+            hop.forward(request, |channel, request| async move { client(channel).transfer_many(request).await }).await
         };
         traces::continued(request, handle).await
     }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;
 use seq_core::owner::refused_commit::RefusedCommit;
@@ -15,17 +16,18 @@ use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{
     CommandRefusal, EventKind, NoteReadsLanes, RaiseCeilings, Registration, Replicated, ReportLoss, Rules, State,
+    Transfer, Transferred,
 };
 use seq_core::{Incarnation, Layout, NodeId, Revision, RouteVersion, limits};
-use seq_proto::control;
 use seq_proto::reason::{Reason, key};
 use seq_proto::roles;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
     RenewRequest, RenewResponse, ReportDeathRequest, ReportDeathResponse, ReportLossRequest, ReportLossResponse,
-    TransferRequest, TransferResponse,
+    TransferManyRequest, TransferManyResponse, TransferRequest, TransferResponse,
 };
+use seq_proto::{control, status};
 use seq_raft::Gate;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
@@ -150,6 +152,29 @@ impl ControlService for ControlServer {
         Ok(Response::new(TransferResponse {
             ceiling: made.max_seq.0,
             update: Some(this.update(session, request.route_version)?),
+        }))
+    }
+
+    async fn transfer_many(
+        &self,
+        request: Request<TransferManyRequest>,
+    ) -> Result<Response<TransferManyResponse>, Status> {
+        let this = self.0.get()?;
+        let caller = sender(&request)?;
+        let request = request.into_inner();
+        let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
+        let transfers = control::transfers(session, &request, &this.layout())?;
+        // The proposals share a log entry. If one of them fails, the sender repeats all of them, and a repeat of a
+        // committed handover gets the same response.
+        let proposed = try_join_all(transfers.iter().map(|transfer| this.replicated.propose(*transfer))).await?;
+        let refused = |(outcome, transfer): (Result<Transferred, CommandRefusal>, &Transfer)| {
+            outcome.map_err(|refusal| this.refused_transfer(refusal, transfer.to))
+        };
+        let outcomes: Vec<_> = proposed.into_iter().zip(&transfers).map(refused).collect();
+        let made = outcomes.iter().any(Result::is_ok);
+        Ok(Response::new(TransferManyResponse {
+            outcomes: outcomes.iter().map(status::to_step_outcome).collect(),
+            update: if made { Some(this.update(session, request.route_version)?) } else { None },
         }))
     }
 

@@ -96,6 +96,28 @@ fn a_full_section_serves_the_keys_that_it_has_and_all_keys_after_a_rebuild() {
     assert_eq!(larger.current(key("a")), reading(1, true));
 }
 
+/// A copy is made of a table at any load. The next owner's table has the same load.
+#[test]
+fn a_handover_adds_no_room() {
+    let mut section = KeyedSection::from_ceiling(Seq(0), Step(10));
+    assert_eq!(section.raised(Seq(100)), None);
+    for number in 0..2_000 {
+        let key = key(&std::format!("key {number}"));
+        if section.take(key, count(1)) == Err(Full) {
+            section = section.rebuild(Keep::All).section;
+            assert_eq!(section.take(key, count(1)), given(1, 0));
+        }
+        if number % 97 == 0 || section.keys() as usize == section.room() {
+            let frozen = section;
+            section = KeyedSection::from_copy(&frozen.freeze(), frozen.ceiling(), Step(10)).unwrap();
+            let shape = |section: &KeyedSection| (section.keys(), section.room(), section.counter_bytes());
+            assert_eq!(shape(&section), shape(&frozen), "after {number} keys");
+        }
+    }
+    let empty = KeyedSection::from_copy(&KeyedCopy::above(Seq(7)), Seq(7), Step(10)).unwrap();
+    assert_eq!((empty.room(), empty.counter_bytes()), (0, 0), "a bucket without keys has no table");
+}
+
 #[test]
 fn a_rebuilt_section_keeps_its_last_number_and_its_step() {
     let section = KeyedSection::from_ceiling(Seq(95), Step(10)).up_to(Seq(100));
