@@ -13,6 +13,7 @@ mod backup_disk;
 mod balancer;
 mod bench;
 mod browser;
+mod busy_steps;
 mod cert;
 mod cluster;
 mod commands;

@@ -1,6 +1,6 @@
 // Sequence numbers of keys, which are any bytes: each key of a keyspace has a counter of its own.
 //
-// A keyspace has 16,384 buckets, which are sections, as uids have. The bucket of a key is the slot of Redis
+// A keyspace has 16,384 buckets, which are sections as those of uids are. The bucket of a key is the slot of Redis
 // Cluster: CRC16 (XMODEM) modulo 16,384 of the key, or of the part between the first `{` and the next `}` if there is
 // one and it is not empty. Within its bucket, a key is identified by a hash under a secret seed, and the key is not
 // stored.
