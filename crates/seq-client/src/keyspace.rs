@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use seq_channel::CallerChannel;
 use seq_core::SectionId;
-use seq_core::keyspace::Bucket;
+use seq_core::keyspace::{Bucket, Hashing};
 use seq_core::layout::SectionRun;
 use seq_core::limits::{MAX_COUNT, MAX_KEY_BYTES};
 use seq_proto::v1::key_service_client::KeyServiceClient;
@@ -17,6 +17,7 @@ use crate::allocation::{Allocation, Current};
 use crate::attempts::Attempts;
 use crate::batch_call::BatchMethod;
 use crate::client::{BatchResult, Client};
+use crate::cluster_view::SectionView;
 use crate::directory::sections::SetIndex;
 use crate::discovery;
 use crate::error::CallError;
@@ -54,6 +55,7 @@ pub struct Keyspace {
     /// The set that was the first to send the routes of the keyspace's cluster.
     home: SetIndex,
     name: Arc<str>,
+    hashing: Hashing,
     /// Sections of the buckets.
     buckets: SectionRun,
 }
@@ -88,12 +90,14 @@ impl Client {
         keyspaces.map(|(_, known)| known.record.name.clone()).collect()
     }
 
-    fn known_keyspace(&self, name: &str) -> Option<Keyspace> {
+    /// Returns the keyspace with the name `name`; `None` if the newest routes do not have it. Sends no request.
+    #[must_use]
+    pub fn known_keyspace(&self, name: &str) -> Option<Keyspace> {
         let directory = self.shared().routes.load();
         let is_it = |known: &seq_core::series::Series| known.name == name && known.is_keyspace();
         let (home, known) = directory.series().find(|(_, known)| is_it(&known.record))?;
-        let (name, buckets) = (known.record.name.as_str().into(), known.record.sections);
-        Some(Keyspace { client: self.clone(), home, name, buckets })
+        let (name, hashing) = (known.record.name.as_str().into(), known.record.lanes.keys?);
+        Some(Keyspace { client: self.clone(), home, name, hashing, buckets: known.record.sections })
     }
 }
 
@@ -102,6 +106,26 @@ impl Keyspace {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the hashing of the keys, which has a digest of the seed and not the seed. Proxies use it.
+    #[must_use]
+    pub fn hashing(&self) -> Hashing {
+        self.hashing
+    }
+
+    /// Returns the sections of the buckets. Proxies use them.
+    #[must_use]
+    pub fn buckets(&self) -> SectionRun {
+        self.buckets
+    }
+
+    /// Returns the section of a key's bucket, with its owner according to the newest routes.
+    #[must_use]
+    pub fn section_of(&self, key: &[u8]) -> SectionView {
+        let section = self.bucket(key);
+        let directory = self.client.shared().routes.load();
+        SectionView { section, owner: directory.bucket(self.home, section).and_then(|route| route.owner) }
     }
 
     /// Takes the next number of a key.
@@ -151,7 +175,19 @@ impl Keyspace {
     /// As [`Keyspace::next_many`], and [`CallError::CountOutOfRange`].
     pub async fn next_many_n<K: AsRef<[u8]>>(&self, keys: &[K], count: u32) -> BatchResult<Allocation> {
         check_count(count)?;
-        self.batch(&NextKeys(&self.name), keys, if count == 1 { None } else { Some(count) }).await
+        let counts = if count == 1 { Vec::new() } else { vec![count; keys.len()] };
+        self.batch(&NextKeys(&self.name), keys.iter().map(AsRef::as_ref), &counts).await
+    }
+
+    /// Takes the next `count` numbers for each pair `(key, count)`, otherwise as [`Keyspace::next_many`]. Each count is
+    /// in `1 ..= 1_000_000`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::next_many`], and [`CallError::CountOutOfRange`] if a count is out of range.
+    pub async fn next_each<K: AsRef<[u8]>>(&self, items: &[(K, u32)]) -> BatchResult<Allocation> {
+        items.iter().try_for_each(|(_, count)| check_count(*count))?;
+        let counts: Vec<u32> = items.iter().map(|(_, count)| *count).collect();
+        self.batch(&NextKeys(&self.name), items.iter().map(|(key, _)| key.as_ref()), &counts).await
     }
 
     /// Reads the last number of a key. Changes nothing.
@@ -175,7 +211,7 @@ impl Keyspace {
     /// # Cancel safety
     /// Dropping the future has no effect.
     pub async fn current_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> BatchResult<Current> {
-        self.batch(&CurrentKeys(&self.name), keys, None).await
+        self.batch(&CurrentKeys(&self.name), keys.iter().map(AsRef::as_ref), &[]).await
     }
 
     /// Raises a key to a number, so that its next number is greater than `to`. This is used to import counters. It is
@@ -194,24 +230,28 @@ impl Keyspace {
 
     /// Returns the place of a key.
     fn place(&self, key: &[u8]) -> Place {
-        let section = SectionId(self.buckets.first.0 + u32::from(Bucket::of(key).index()));
-        Place::Bucket { home: self.home, section }
+        Place::Bucket { home: self.home, section: self.bucket(key) }
     }
 
-    /// Makes a batch call with the keys of a valid size, and returns the results of all keys. If there is a `count`, it
-    /// is that of every key.
-    async fn batch<'a, K: AsRef<[u8]>, A: BatchMethod<Item = PlacedKey<'a>>>(
+    fn bucket(&self, key: &[u8]) -> SectionId {
+        SectionId(self.buckets.first.0 + u32::from(Bucket::of(key).index()))
+    }
+
+    /// Makes a batch call with the keys of a valid size, and returns the results of all keys. `counts` has a count for
+    /// each key; empty if it is 1 for every key.
+    async fn batch<'a, A: BatchMethod<Item = PlacedKey<'a>>>(
         &self,
         method: &A,
-        keys: &'a [K],
-        count: Option<u32>,
+        keys: impl Iterator<Item = &'a [u8]>,
+        counts: &[u32],
     ) -> BatchResult<A::Answer> {
-        let items: Vec<Result<PlacedKey<'a>, CallError>> =
-            keys.iter().map(|key| checked(key.as_ref()).map(|key| PlacedKey { key, place: self.place(key) })).collect();
+        let item = |key| Ok(PlacedKey { key: checked(key)?, place: self.place(key) });
+        let items: Vec<Result<PlacedKey<'a>, CallError>> = keys.map(item).collect();
         let sent: Vec<PlacedKey<'a>> = items.iter().filter_map(|item| item.as_ref().ok().copied()).collect();
-        let counts = count.map_or_else(Vec::new, |count| vec![count; sent.len()]);
+        let of_sent = items.iter().zip(counts).filter(|(item, _)| item.is_ok());
+        let counts: Vec<u32> = of_sent.map(|(_, count)| *count).collect();
         let results = self.client.batch(method, &sent, &counts).await?;
-        if sent.len() == keys.len() {
+        if sent.len() == items.len() {
             return Ok(results);
         }
         let mut results = results.into_iter();
