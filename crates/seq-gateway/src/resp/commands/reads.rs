@@ -123,9 +123,10 @@ async fn read<F: SequenceService>(
         let keyspace = keyspace.as_ref().ok().and_then(Option::as_deref).expect("keys are of a keyspace");
         let items: Vec<_> = keys.iter().map(|key| key.item(Count::ONE)).collect();
         let of_key = endpoint.service.current_whole_keys(invocation.call(), keyspace, &items).await;
-        let of_key = keys.iter().zip(of_key).map(|(key, read)| {
-            (Counter::Key(*key), read.map_err(|refused| key.refused(refused)))
-        });
+        let of_key = keys
+            .iter()
+            .zip(of_key)
+            .map(|(key, read)| (Counter::Key(*key), read.map_err(|refused| key.refused(refused))));
         read.extend(of_keys.into_iter().zip(of_key));
     }
     for (index, (counter, read)) in read {
