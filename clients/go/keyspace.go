@@ -10,7 +10,7 @@ import (
 // call is sent to the owner of its key's bucket, and any node serves it while that one cannot be reached. Failed
 // attempts are repeated as the attempts of [Client]; numbers of a lost response are skipped and never allocated again.
 //
-// An error of a call for a key has no uid. A key of another size is refused with the reason KEY_SIZE before anything is
+// An error of a call for a key has no uid. A key of another size is refused with the reason KEY_SIZE, and is not
 // sent.
 type Keyspace struct {
 	c    *Client
@@ -71,7 +71,8 @@ func (k *Keyspace) NextN(ctx context.Context, key string, count uint32) (Allocat
 // The number of keys is not limited: the keys of an owner are sent in requests of up to 10,000 keys and 128 KiB, one after
 // another.
 //
-// It returns results and an error as [Client.NextMany] does. If a key has another size, nothing is sent.
+// It returns results and an error as [Client.NextMany] does. A key of another size refuses its own item, with the reason
+// KEY_SIZE, and is not sent.
 func (k *Keyspace) NextMany(ctx context.Context, keys []string) ([]AllocationResult, error) {
 	return runKeys(k, ctx, "Keyspace.NextMany", keys, nil, nextKeys{name: k.name}, false)
 }
@@ -167,19 +168,23 @@ func (k *Keyspace) find(t *attempts) *Error {
 	}
 }
 
-// runKeys makes a call for many keys.
+// runKeys makes a call for many keys. A key of another size refuses its own item, and is not sent.
 func runKeys[R any](
 	k *Keyspace, ctx context.Context, name string, keys []string, counts []uint32, method batchMethod[R], reads bool,
 ) ([]R, error) {
-	for _, key := range keys {
+	all, of := itemList{keys: keys, counts: counts}, itemList{}
+	results, places := make([]R, len(keys)), make([]int, 0, len(keys))
+	for i, key := range keys {
 		if err := checkKey(key); err != nil {
-			return nil, err
+			results[i] = method.failure(err)
+			continue
 		}
+		places = append(places, i)
 	}
-	if len(keys) == 0 {
-		return []R{}, nil
+	if len(places) == 0 {
+		return results, nil
 	}
-	t, failed := k.c.begin(ctx, name, len(keys))
+	t, failed := k.c.begin(ctx, name, len(places))
 	if failed != nil {
 		return nil, failed
 	}
@@ -187,11 +192,15 @@ func runKeys[R any](
 	if err := k.find(t); err != nil {
 		return nil, t.end(err)
 	}
-	of := itemList{items: make([]uint64, len(keys)), keys: keys, counts: counts}
-	for i, key := range keys {
-		of.items[i] = t.keyspace.Section(key)
+	all.items = make([]uint64, len(keys))
+	for _, place := range places {
+		all.items[place] = t.keyspace.Section(keys[place])
+		of.add(&all, place)
 	}
-	results, failed := runBatch(t, of, method)
+	given, failed := runBatch(t, of, method)
+	for i, place := range places {
+		results[place] = given[i]
+	}
 	return finish(t, results, failed)
 }
 

@@ -147,9 +147,12 @@ func TestKeysOfOtherSizesAndUnknownKeyspacesAreRefused(t *testing.T) {
 		_, next := keys.Next(ctx, wrong)
 		_, current := keys.Current(ctx, wrong)
 		_, advance := keys.Advance(ctx, wrong, 5)
-		_, nextMany := keys.NextMany(ctx, []string{"a", wrong})
-		_, currentMany := keys.CurrentMany(ctx, []string{"a", wrong})
-		for i, err := range []error{next, current, advance, nextMany, currentMany} {
+		nextMany, failed := keys.NextMany(ctx, []string{wrong})
+		currentMany, failedToo := keys.CurrentMany(ctx, []string{wrong})
+		if failed != nil || failedToo != nil {
+			t.Fatal(failed, failedToo)
+		}
+		for i, err := range []error{next, current, advance, nextMany[0].Err, currentMany[0].Err} {
 			if got := reason(err); got != ReasonKeySize {
 				t.Errorf("call %d: %s", i, got)
 			}

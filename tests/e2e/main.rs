@@ -58,6 +58,7 @@ mod plans;
 mod ports;
 mod probes;
 mod proxy;
+mod proxy_keys;
 mod quorum;
 mod raw_http2;
 mod recover;

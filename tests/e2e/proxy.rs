@@ -17,7 +17,7 @@ use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 use crate::dev;
 
 /// Ports of the proxy: gRPC and JSON, Redis, metrics and probes.
-const PORTS: [u16; 3] = [7600, 7690, 7680];
+pub(crate) const PORTS: [u16; 3] = [7600, 7690, 7680];
 
 /// Uids per section of the development set, and number of its sections: calls to all of them reach both nodes.
 const SECTION: u64 = 100_000;
@@ -44,7 +44,7 @@ fn start(place: &Place) -> Server {
 }
 
 /// Sends one HTTP/1.1 request; returns the status line and the body.
-fn http(place: &Place, port: u16, request: &str, body: &str) -> Option<(String, String)> {
+pub(crate) fn http(place: &Place, port: u16, request: &str, body: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect((place.host, port)).ok()?;
     let head = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n");
     stream.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).ok()?;
@@ -54,7 +54,7 @@ fn http(place: &Place, port: u16, request: &str, body: &str) -> Option<(String, 
     Some((head.lines().next()?.to_owned(), body.to_owned()))
 }
 
-fn readyz(place: &Place) -> Option<(bool, String)> {
+pub(crate) fn readyz(place: &Place) -> Option<(bool, String)> {
     let (status, body) = http(place, PORTS[2], "GET /readyz", "")?;
     Some((status.contains(" 200 "), body))
 }
@@ -148,7 +148,7 @@ fn all(response: &v1::NextIdsResponse) -> Vec<u64> {
 }
 
 /// Returns the reason of a refusal.
-fn reason<T: std::fmt::Debug>(refused: Result<T, tonic::Status>) -> String {
+pub(crate) fn reason<T: std::fmt::Debug>(refused: Result<T, tonic::Status>) -> String {
     seq_proto::status::reason(&refused.unwrap_err()).unwrap_or_default()
 }
 

@@ -284,10 +284,12 @@ async fn a_right_token_above_the_connections_of_its_tenant_is_no_wrong_password(
 /// own callers; other certificates reach all users.
 #[test]
 fn a_proxy_is_cut_to_the_tenant_that_names_it() {
-    let edge =
-        "\n[[tenant]]\nname = \"edge\"\nuids = [\"0..1_000_000\"]\ncertificates = [\"proxy/p1\"]\nmax_count = 10\n";
+    let edge = "\n[[tenant]]\nname = \"edge\"\nuids = [\"0..1_000_000\"]\nkeys = [\"main/edge:*\"]\n\
+                certificates = [\"proxy/p1\"]\nmax_count = 10\n";
     let cluster = start(edge);
     let place = &cluster.place;
+    let created = place.seqsvr(&["keyspace", "create", "main", "--yes", "--set", &cluster.set]);
+    assert!(created.status.success(), "{created:?}");
     for holder in ["proxy/p1", "proxy/p2"] {
         assert!(place.seqsvr(&["cert", "issue", holder, "--host", &place.host.to_string()]).status.success());
     }
@@ -311,14 +313,17 @@ fn a_proxy_is_cut_to_the_tenant_that_names_it() {
     let args = ["proxy", "--set", &cluster.set, "--name", "p1", "--listen", &listen, "--http", &http, "--cores", "1"];
     let _proxy = place.server("p1", &args);
     // The call uses JSON, because an SDK would go on to the AllocSvrs itself.
-    let next = |uid: &str| {
+    let post = |path: &str| {
         let post = ["-X", "POST", "-H", "connect-timeout-ms: 3000"];
-        let output = cluster.curl(Some("client.backend"), &post, 7600, &format!("/api/seq/next/{uid}"));
-        text(&output.stdout).to_owned()
+        text(&cluster.curl(Some("client.backend"), &post, 7600, path).stdout).to_owned()
     };
+    let next = |uid: &str| post(&format!("/api/seq/next/{uid}"));
     eventually("the proxy serves", || next("42").trim().parse::<u64>().ok());
     let refusal = "OTHER_TENANTS_UID";
     eventually("an AllocSvr refuses the uid", || next("2000000").contains(refusal).then_some(()));
+    eventually("the proxy serves keys", || post("/api/key/next/main/edge:1").trim().parse::<u64>().ok());
+    let refused = post("/api/key/next/main/other:1");
+    assert!(refused.contains("OTHER_TENANTS_KEY") && refused.contains("other:1"), "{refused}");
     let counted = |port: u16, node: &str| {
         let metric = ["seqsvr_tenant_refused_total{node=\"", node, "\",tenant=\"edge\",cause=\"uid\"}"].concat();
         cluster.metric(port, &metric)

@@ -85,9 +85,16 @@ def test_keys_are_any_bytes(cluster: Cluster, keyspace: str) -> None:
                 partial(keys.next, wrong),
                 partial(keys.current, wrong),
                 partial(keys.advance, wrong, 5),
-                partial(keys.next_many, ["a", wrong]),
             ]
-            assert [reason(call) for call in calls] == ["KEY_SIZE"] * 4
+            assert [reason(call) for call in calls] == ["KEY_SIZE"] * 3
+            good = next(PREFIXES)
+            first, refused, second = keys.next_many([good, wrong, good], [2, 3, 1])
+            assert values([first, second]) == [2, 3]
+            assert isinstance(refused, Refused)
+            assert (refused.reason, refused.may_have_applied) == ("KEY_SIZE", False)
+            unread, last = keys.current_many([wrong, good])
+            assert isinstance(unread, Refused)
+            assert (unread.reason, values([last])) == ("KEY_SIZE", [3])
         for other in (42, None, ["a"]):
             with pytest.raises(TypeError, match="a key is a str or bytes"):
                 keys.next(other)  # type: ignore[arg-type]

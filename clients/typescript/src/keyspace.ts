@@ -3,7 +3,7 @@
 import { Attempts } from "./attempts.js";
 import type { Buckets } from "./buckets.js";
 import { refresh } from "./discovery.js";
-import type { SeqError } from "./errors.js";
+import { SeqError } from "./errors.js";
 import { KeyService } from "./generated/seqsvr/v1/keys_pb.js";
 import { checkAdvance, checkCount, checkCounts } from "./limits.js";
 import { allocateKeys, readKeys } from "./many.js";
@@ -24,8 +24,8 @@ export type Key = string | Uint8Array;
  *
  * A call is sent to the owner of its key's bucket, and any node serves it while that one cannot be reached. Failed
  * attempts are repeated as the attempts of the client; numbers of a lost response are a gap, never a duplicate. An error of a
- * key has no uid. A key of another size is refused with KEY_SIZE before anything is sent, and every call of a keyspace
- * that the client does not find with UNKNOWN_KEYSPACE.
+ * key has no uid. A key of another size is refused with KEY_SIZE and not sent, in a batch as the only item, and every call of a
+ * keyspace that the client does not find with UNKNOWN_KEYSPACE.
  */
 export class Keyspace {
   readonly name: string;
@@ -65,10 +65,11 @@ export class Keyspace {
     counts?: readonly number[],
     options?: CallOptions,
   ): Promise<(Allocation | SeqError)[]> {
-    const rawKeys = allEncoded(keys);
+    const batch = allEncoded(keys);
     checkCounts("keys", keys.length, counts);
-    return await this.#run("keys.nextMany", keys.length, options, async (call) => {
-      return await allocateKeys(call, await this.#find(call), this.name, rawKeys, counts ?? []);
+    const sent = (counts ?? []).filter((_, index) => batch.refused[index] === undefined);
+    return await this.#batch("keys.nextMany", batch, options, async (call, buckets) => {
+      return await allocateKeys(call, buckets, this.name, batch.rawKeys, sent);
     });
   }
 
@@ -87,9 +88,9 @@ export class Keyspace {
 
   /** Reads the last number of each key. Moves nothing. */
   async currentMany(keys: readonly Key[], options?: CallOptions): Promise<(Current | SeqError)[]> {
-    const rawKeys = allEncoded(keys);
-    return await this.#run("keys.currentMany", keys.length, options, async (call) => {
-      return await readKeys(call, await this.#find(call), this.name, rawKeys);
+    const batch = allEncoded(keys);
+    return await this.#batch("keys.currentMany", batch, options, async (call, buckets) => {
+      return await readKeys(call, buckets, this.name, batch.rawKeys);
     });
   }
 
@@ -121,6 +122,23 @@ export class Keyspace {
       const buckets = await this.#find(call);
       return await send(new Attempts(call, buckets), buckets.section(rawKey));
     });
+  }
+
+  /** Makes a call for the keys of a batch that have a right size, and returns the results of all its keys. */
+  async #batch<R>(
+    method: string,
+    { rawKeys, refused }: Batch,
+    options: CallOptions | undefined,
+    send: (call: Call, buckets: Buckets) => Promise<(R | SeqError)[]>,
+  ): Promise<(R | SeqError)[]> {
+    if (rawKeys.length === 0 && refused.length > 0) {
+      return refused.filter((error) => error !== undefined);
+    }
+    const sent = await this.#run(method, rawKeys.length, options, async (call) => {
+      return await send(call, await this.#find(call));
+    });
+    const results = sent.values();
+    return refused.map((error) => error ?? (results.next().value as R | SeqError));
   }
 
   /** Returns the buckets in the newest routes; fetches routes if they do not have the keyspace. */
@@ -160,10 +178,28 @@ function encoded(key: Key): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-function allEncoded(keys: readonly Key[]): Uint8Array<ArrayBuffer>[] {
+/** The keys of a batch. A key of another size is not sent, and its place in `refused` has the refusal. */
+interface Batch {
+  readonly rawKeys: Uint8Array<ArrayBuffer>[];
+  readonly refused: (SeqError | undefined)[];
+}
+
+function allEncoded(keys: readonly Key[]): Batch {
   if (!Array.isArray(keys)) {
     // A string and a Uint8Array are lists as well.
     throw new TypeError(`keys are an array of strings or Uint8Arrays, not a ${typeof keys}`);
   }
-  return keys.map(encoded);
+  const batch: Batch = { rawKeys: [], refused: [] };
+  for (const key of keys) {
+    try {
+      batch.rawKeys.push(encoded(key));
+      batch.refused.push(undefined);
+    } catch (error) {
+      if (!(error instanceof SeqError)) {
+        throw error;
+      }
+      batch.refused.push(error);
+    }
+  }
+  return batch;
 }

@@ -2,7 +2,7 @@
 
 use seq_core::keyspace::{Bucket, Hashing, KeyHash};
 use seq_core::layout::SectionRun;
-use seq_core::{Count, Epoch, SectionId};
+use seq_core::{Count, Epoch, Refusal, SectionId};
 
 /// A keyspace of which a node has the buckets' routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,13 +45,63 @@ pub struct KeyedItems {
     pub items: Vec<KeyedItem>,
 }
 
+/// One item of a request for keys, with the key as the caller sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WholeKey<'a> {
+    /// The key, whose size is valid.
+    pub key: &'a [u8],
+    /// The number of seqs; ignored by reads.
+    pub count: Count,
+    /// Newest epoch of the bucket's section that the client has seen; 0 for none.
+    pub epoch: Epoch,
+}
+
+/// Reason why an item of a request for whole keys is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyRefused {
+    /// The key belongs to another tenant than the one to which the owner counts this process.
+    OtherTenants,
+    /// The numbers of the key were refused.
+    Numbers(Refusal),
+}
+
+impl From<Refusal> for KeyRefused {
+    fn from(refusal: Refusal) -> KeyRefused {
+        KeyRefused::Numbers(refusal)
+    }
+}
+
+/// Converts the results of a request for hashed keys.
+pub(crate) fn refused<T>(results: Vec<Result<T, Refusal>>) -> Vec<Result<T, KeyRefused>> {
+    results.into_iter().map(|result| result.map_err(KeyRefused::Numbers)).collect()
+}
+
 impl Keyspace {
+    /// Returns the section of the bucket of a key.
+    #[must_use]
+    pub fn section_of(&self, key: &[u8]) -> SectionId {
+        SectionId(self.buckets.first.0 + u32::from(Bucket::of(key).index()))
+    }
+
+    /// Hashes the keys of a request.
+    ///
+    /// # Errors
+    /// [`Refusal::Unserved`] while this node does not know the seed.
+    pub fn hashed(&self, keys: &[WholeKey<'_>]) -> Result<KeyedItems, Refusal> {
+        let unserved = Refusal::Unserved { section: self.buckets.first };
+        let item = |item: &WholeKey<'_>| {
+            let WholeKey { key, count, epoch } = *item;
+            Some(KeyedItem { key: self.locate(key)?, count, epoch })
+        };
+        let items = keys.iter().map(item).collect::<Option<Vec<_>>>().ok_or(unserved)?;
+        Ok(KeyedItems { digest: self.hashing.digest(), items })
+    }
+
     /// Returns the hash of a key and the section of its bucket; `None` while this node does not know the seed.
     #[must_use]
     pub fn locate(&self, key: &[u8]) -> Option<HashedKey> {
         let seed = self.hashing.seed()?;
-        let section = SectionId(self.buckets.first.0 + u32::from(Bucket::of(key).index()));
-        Some(HashedKey { section, hash: seed.hash(key) })
+        Some(HashedKey { section: self.section_of(key), hash: seed.hash(key) })
     }
 }
 

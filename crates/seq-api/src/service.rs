@@ -16,7 +16,7 @@ use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Target, Uid};
 use tokio::time::Instant;
 
 use crate::ids::{IdRequest, IdSeries};
-use crate::keys::{KeyedItem, KeyedItems, Keyspace};
+use crate::keys::{self, KeyRefused, KeyedItem, KeyedItems, Keyspace, WholeKey};
 
 /// Number of lanes that a request tries one after another without a wait. It tries the next lane if a lane is too far
 /// ahead of the clock, or if the clock of the lane's owner is wrong. If the last of them is too far ahead, the request
@@ -287,6 +287,55 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Vec<Result<Epoch, Refusal>>> + Send {
         let _ = (call, to);
         std::future::ready(items.items.iter().map(|item| Err(unserved(item))).collect())
+    }
+
+    /// Allocates numbers of keys as the caller sent them. The results are in the order of the keys. This default
+    /// implementation hashes the keys. A service that forwards requests to other processes, which know the seed of the
+    /// keyspace, sends the keys themselves.
+    fn next_whole_keys(
+        &self,
+        call: Call,
+        keyspace: &Keyspace,
+        keys: &[WholeKey<'_>],
+    ) -> impl Future<Output = Vec<Result<Allocation, KeyRefused>>> + Send {
+        let hashed = keyspace.hashed(keys).map_err(|refusal| vec![Err(refusal.into()); keys.len()]);
+        async move {
+            match hashed {
+                Ok(items) => keys::refused(self.next_keys(call, items).await),
+                Err(refused) => refused,
+            }
+        }
+    }
+
+    /// Reads the last numbers of keys, as [`SequenceService::next_whole_keys`] allocates numbers.
+    fn current_whole_keys(
+        &self,
+        call: Call,
+        keyspace: &Keyspace,
+        keys: &[WholeKey<'_>],
+    ) -> impl Future<Output = Vec<Result<Current, KeyRefused>>> + Send {
+        let hashed = keyspace.hashed(keys).map_err(|refusal| vec![Err(refusal.into()); keys.len()]);
+        async move {
+            match hashed {
+                Ok(items) => keys::refused(self.current_keys(call, items).await),
+                Err(refused) => refused,
+            }
+        }
+    }
+
+    /// Advances a key to `to`, as [`SequenceService::next_whole_keys`] allocates numbers.
+    fn advance_whole_key(
+        &self,
+        call: Call,
+        keyspace: &Keyspace,
+        key: WholeKey<'_>,
+        to: Target,
+    ) -> impl Future<Output = Result<Epoch, KeyRefused>> + Send {
+        let hashed = keyspace.hashed(&[key]);
+        async move {
+            let mut results = self.advance_keys(call, hashed?, to).await;
+            Ok(results.pop().expect("one result for one key")?)
+        }
     }
 
     /// Returns the version of the node's route table; 0 if the node has no route table yet. This is cheap enough to be

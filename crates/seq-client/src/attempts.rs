@@ -15,11 +15,9 @@ use std::time::Duration;
 
 use seq_channel::CallerChannel;
 use seq_channel::batch::NodeBatcher;
-use seq_core::{Epoch, SectionId, SetId};
+use seq_core::{Epoch, SetId};
 use seq_proto::reason::{Outcome, Reason, key};
 use seq_proto::v1::id_service_client::IdServiceClient;
-use seq_proto::v1::key_service_client::KeyServiceClient;
-use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
@@ -30,6 +28,7 @@ use crate::directory::{Claim, Directory};
 use crate::discovery;
 use crate::error::{CallError, Refused, SetUnavailable, Unreachable};
 use crate::node_client;
+use crate::place::Place;
 use crate::shared::Shared;
 
 /// First backoff. It is longer than the time that a node needs to adopt a route that it has just received.
@@ -74,11 +73,11 @@ pub(crate) struct Attempts<'a> {
 /// Node to which an attempt is sent, with the route version and the epoch that the request states.
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
-    pub(crate) client: SequenceServiceClient<CallerChannel>,
+    pub(crate) channel: CallerChannel,
     /// Version of the routes that the client has of the node's set, for the field of the same name in
     /// [`v1::NextRequest`].
     pub(crate) route_version: Option<u64>,
-    /// Newest known epoch of the uid's section.
+    /// Newest known epoch of the counter's section.
     pub(crate) epoch: u64,
 }
 
@@ -86,16 +85,6 @@ pub(crate) struct Target {
 pub(crate) struct IdTarget {
     pub(crate) addr: Arc<str>,
     pub(crate) client: IdServiceClient<CallerChannel>,
-}
-
-/// Node to which an attempt of a call for keys is sent, with the fields of its request.
-pub(crate) struct BucketTarget {
-    pub(crate) addr: Arc<str>,
-    pub(crate) client: KeyServiceClient<CallerChannel>,
-    /// As [`Target::route_version`].
-    pub(crate) route_version: Option<u64>,
-    /// Newest known epoch of the bucket.
-    pub(crate) epoch: u64,
 }
 
 /// Batcher for the owner of a uid's section, with the route version and the epoch that a call through this batcher
@@ -172,24 +161,25 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Returns the node to which the next attempt for a uid is sent.
-    pub(crate) fn target(&mut self, uid: u64) -> Result<Target, CallError> {
-        let shared = self.shared;
+    /// Returns the node to which the next attempt for the counter at a place is sent.
+    pub(crate) fn target(&mut self, place: impl Into<Place>) -> Result<Target, CallError> {
+        let (shared, place) = (self.shared, place.into());
         let directory = shared.routes.load();
-        let route = directory.route(uid).ok_or(CallError::UidOutside { uid })?;
+        let outside = || CallError::UidOutside { uid: place.uid().unwrap_or_default() };
+        let route = directory.route_of(place).ok_or_else(outside)?;
         self.begin(&directory, route);
         let set = directory.set(route.set);
         let excluded = self.excluded.as_deref();
         let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
         let own = set.host(route.owner, excluded, is_suspect).map(|addr| (addr, set));
-        // If no address of the uid's set is known, the request is sent to a node of another set, which forwards it.
+        // If no address of the section's set is known, the request is sent to a node of another set, which forwards it.
         let other = || directory.others(set).find_map(|set| Some((set.host(None, excluded, is_suspect)?, set)));
         let Some((addr, set)) = own.or_else(other) else {
             let named = NamedSet { set: Some(set.id()), since: None };
-            return Err(self.set_unavailable(Some(uid), named, None));
+            return Err(self.set_unavailable(place.uid(), named, None));
         };
-        match node_client::of(&shared.pool, &addr) {
-            Ok(client) => Ok(Target { addr, client, route_version: set.known_version(), epoch: route.epoch.0 }),
+        match shared.pool.get_for_caller(&addr) {
+            Ok(channel) => Ok(Target { addr, channel, route_version: set.known_version(), epoch: route.epoch.0 }),
             Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
         }
     }
@@ -200,36 +190,6 @@ impl<'a> Attempts<'a> {
         let addr = self.any_node(home)?;
         match node_client::of_ids(&self.shared.pool, &addr) {
             Ok(client) => Ok(IdTarget { addr, client }),
-            Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
-        }
-    }
-
-    /// Returns the node to which the next attempt of a call for a key is sent: the owner of the key's bucket, or any
-    /// node of the cluster while the owner is unknown or cannot be reached. Any node forwards the call to the owner.
-    pub(crate) fn bucket_target(&mut self, home: SetIndex, bucket: SectionId) -> Result<BucketTarget, CallError> {
-        let shared = self.shared;
-        let directory = shared.routes.load();
-        let excluded = self.excluded.as_deref();
-        let is_good = |addr: &Arc<str>| Some(&**addr) != excluded && !shared.pool.is_suspect(addr);
-        let route = directory.bucket(home, bucket);
-        let owner = route.and_then(|route| {
-            let set = directory.set(route.set);
-            Some((set.addr(route.owner?).filter(|addr| is_good(addr))?.clone(), route))
-        });
-        let addr = match owner {
-            Some((addr, route)) => {
-                self.begin(&directory, route);
-                addr
-            }
-            None => self.any_node(home)?,
-        };
-        let set = self.route.map(|route| directory.set(route.set));
-        let epoch = route.map_or(0, |route| route.epoch.0);
-        match node_client::of_keys(&shared.pool, &addr) {
-            Ok(client) => {
-                let route_version = set.and_then(|set| set.known_version());
-                Ok(BucketTarget { addr, client, route_version, epoch })
-            }
             Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
         }
     }
@@ -278,16 +238,16 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Returns the newest known epoch of each uid's section; 0 for a section of which no epoch is known.
-    pub(crate) fn epochs(&self, uids: &[u64]) -> Vec<u64> {
+    /// Returns the newest known epoch of the section of each place; 0 for a section of which no epoch is known.
+    pub(crate) fn epochs(&self, places: impl Iterator<Item = Place>) -> Vec<u64> {
         let directory = self.shared.routes.load();
-        uids.iter().map(|uid| directory.route(*uid).map_or(0, |route| route.epoch.0)).collect()
+        places.map(|place| directory.route_of(place).map_or(0, |route| route.epoch.0)).collect()
     }
 
-    /// Returns the set of each uid's section; `None` for a uid that is in no known cluster.
-    pub(crate) fn sets(&self, uids: impl Iterator<Item = u64>) -> Vec<Option<SetIndex>> {
+    /// Returns the set of the section of each place; `None` for a uid that is in no known cluster.
+    pub(crate) fn sets(&self, places: impl Iterator<Item = Place>) -> Vec<Option<SetIndex>> {
         let directory = self.shared.routes.load();
-        uids.map(|uid| directory.route(uid).map(|route| route.set)).collect()
+        places.map(|place| directory.route_of(place).map(|route| route.set)).collect()
     }
 
     /// Creates a request. Its timeout is the remaining time for the attempt.
@@ -320,10 +280,10 @@ impl<'a> Attempts<'a> {
     }
 
     /// Handles the failure of an attempt that was sent to `addr`. Waits for the backoff if the call has another
-    /// attempt. Otherwise returns the call's error. `uid` is `None` for a call for ids, which any node serves.
+    /// attempt. Otherwise returns the call's error. `place` is `None` for a call for ids, which any node serves.
     pub(crate) async fn prepare_retry(
         &mut self,
-        uid: Option<u64>,
+        place: Option<Place>,
         addr: &Arc<str>,
         failed: Status,
     ) -> Result<(), CallError> {
@@ -334,12 +294,12 @@ impl<'a> Attempts<'a> {
             }
             FailureKind::Connection => {
                 let sent = !seq_channel::not_processed(&failed);
-                self.retry_after_break(uid, addr, failed, sent).await
+                self.retry_after_break(place, addr, failed, sent).await
             }
             FailureKind::Refusal { reason } => {
                 self.lost += u32::from(is_outcome_unknown(&reason));
-                let refused = self.refused(uid, &failed, reason);
-                self.retry_after_refusal(addr, refused, named_set(&failed)).await
+                let refused = self.refused(place.and_then(Place::uid), &failed, reason);
+                self.retry_after_refusal(place, addr, refused, named_set(&failed)).await
             }
         }
     }
@@ -348,31 +308,31 @@ impl<'a> Attempts<'a> {
     /// call had been sent before the stream ended.
     pub(crate) async fn prepare_stream_retry(
         &mut self,
-        uid: u64,
+        place: Place,
         addr: &Arc<str>,
         failed: Status,
         sent: bool,
     ) -> Result<(), CallError> {
         self.made += 1;
         if sent {
-            self.prepare_retry(Some(uid), addr, failed).await
+            self.prepare_retry(Some(place), addr, failed).await
         } else {
-            self.retry_after_break(Some(uid), addr, failed, false).await
+            self.retry_after_break(Some(place), addr, failed, false).await
         }
     }
 
     /// As [`Attempts::prepare_retry`], after a single item was refused in a response.
     pub(crate) async fn prepare_item_retry(
         &mut self,
-        uid: u64,
+        place: Place,
         addr: &Arc<str>,
         item: v1::ItemError,
     ) -> Result<(), CallError> {
         self.made += 1;
         self.lost += u32::from(is_outcome_unknown(&item.reason));
         let named = NamedSet::of(&item);
-        let refused = self.item(uid, item);
-        self.retry_after_refusal(addr, refused, named).await
+        let refused = self.item(place, item);
+        self.retry_after_refusal(Some(place), addr, refused, named).await
     }
 
     /// Returns the error of a call that was made in a stream and got no response before its deadline. `sent` is whether
@@ -385,7 +345,7 @@ impl<'a> Attempts<'a> {
 
     async fn retry_after_break(
         &mut self,
-        uid: Option<u64>,
+        place: Option<Place>,
         addr: &Arc<str>,
         failed: Status,
         sent: bool,
@@ -396,11 +356,11 @@ impl<'a> Attempts<'a> {
         let mut error = self.unreachable(addr.clone(), failed);
         if let Some((set, id)) = self.down_set() {
             discovery::refresh_from_others(self.shared, set, None).await;
-            if self.has_moved(uid) {
+            if self.has_moved(place) {
                 self.followed += 1;
                 return Ok(());
             }
-            error = self.set_unavailable(uid, NamedSet { set: Some(id), since: None }, None);
+            error = self.set_unavailable(place.and_then(Place::uid), NamedSet { set: Some(id), since: None }, None);
             if self.fails_fast {
                 return Err(error);
             }
@@ -418,16 +378,17 @@ impl<'a> Attempts<'a> {
         is_down.then(|| (index, set.id()))
     }
 
-    /// Returns whether the call may continue at once in another set, because the newest routes show that the uid's
+    /// Returns whether the call may continue at once in another set, because the newest routes show that the
     /// section has moved there since the last attempt.
-    fn has_moved(&self, uid: Option<u64>) -> bool {
-        let now = uid.and_then(|uid| self.shared.routes.load().route(uid));
+    fn has_moved(&self, place: Option<Place>) -> bool {
+        let now = place.and_then(|place| self.shared.routes.load().route_of(place));
         let moved = now.zip(self.route).is_some_and(|(now, by)| now.set != by.set && now.epoch > by.epoch);
         moved && self.followed < MAX_FOLLOWED
     }
 
     async fn retry_after_refusal(
         &mut self,
+        place: Option<Place>,
         addr: &Arc<str>,
         refused: Refused,
         named: NamedSet,
@@ -435,7 +396,7 @@ impl<'a> Attempts<'a> {
         let at_once = refused.reason == Reason::ShuttingDown && self.exclude(addr);
         let sent_by = self.route;
         let Classified { error, moved, charged, retry_after } =
-            self.classify(refused, named, sent_by.map(|by| by.epoch));
+            self.classify(place, refused, named, sent_by.map(|by| by.epoch));
         if moved {
             self.followed += 1;
             return Ok(());
@@ -455,8 +416,14 @@ impl<'a> Attempts<'a> {
 
     /// Classifies the refusal of an item. If the refusal states that the section moved to another set, adopts this
     /// route. `sent_by` is the epoch of the route by which the item was sent.
-    pub(crate) fn classify(&self, refused: Refused, named: NamedSet, sent_by: Option<Epoch>) -> Classified {
-        self.suspect_owner(refused.uid, &refused.reason);
+    pub(crate) fn classify(
+        &self,
+        place: Option<Place>,
+        refused: Refused,
+        named: NamedSet,
+        sent_by: Option<Epoch>,
+    ) -> Classified {
+        self.suspect_owner(place, &refused.reason);
         let retry_after = refused.retry_after;
         if refused.reason == Reason::SetUnavailable {
             let charged = named.set.and_then(|set| self.shared.routes.load().index_of(set));
@@ -465,9 +432,9 @@ impl<'a> Attempts<'a> {
         }
         let mut moved = false;
         if refused.reason == Reason::Moved
-            && let (NamedSet { set: Some(set), since: Some(since) }, Some(uid)) = (named, refused.uid)
+            && let (NamedSet { set: Some(set), since: Some(since) }, Some(place)) = (named, place)
         {
-            self.shared.routes.adopt_claims(&[(uid, Claim { set, since })]);
+            self.shared.routes.adopt_claims(&[(place, Claim { set, since })]);
             moved = sent_by.is_some_and(|sent_by| since > sent_by) && self.followed < MAX_FOLLOWED;
         }
         Classified { error: CallError::Refused(Box::new(refused)), moved, charged: None, retry_after }
@@ -513,9 +480,9 @@ impl<'a> Attempts<'a> {
     }
 
     /// Converts the error of one item in a response to a refusal.
-    pub(crate) fn item(&self, uid: u64, item: v1::ItemError) -> Refused {
+    pub(crate) fn item(&self, place: Place, item: v1::ItemError) -> Refused {
         Refused {
-            uid: Some(uid),
+            uid: place.uid(),
             code: Code::from(i32::try_from(item.code).unwrap_or_default()),
             may_have_applied: self.may_have_applied() || is_outcome_unknown(&item.reason),
             reason: item.reason,
@@ -526,18 +493,18 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Marks the owner of the uid's section as suspect, that is, recently unreachable, if the reason of a refusal
+    /// Marks the owner of the section as suspect, that is, recently unreachable, if the reason of a refusal
     /// states that another node could not reach the owner. A request that this client sent to the owner directly would
     /// probably time out too.
-    fn suspect_owner(&self, uid: Option<u64>, reason: &str) {
+    fn suspect_owner(&self, place: Option<Place>, reason: &str) {
         use Reason::{OwnerConnectionLost, OwnerTimedOut, OwnerUnreachable};
 
         if !matches!(Reason::parse(reason), Some(OwnerTimedOut | OwnerConnectionLost | OwnerUnreachable)) {
             return;
         }
         let directory = self.shared.routes.load();
-        let owner =
-            uid.and_then(|uid| directory.route(uid)).and_then(|route| directory.set(route.set).addr(route.owner?));
+        let route = place.and_then(|place| directory.route_of(place));
+        let owner = route.and_then(|route| directory.set(route.set).addr(route.owner?));
         if let Some(owner) = owner {
             self.shared.pool.suspect(owner);
         }

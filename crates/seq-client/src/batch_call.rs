@@ -1,5 +1,5 @@
-//! Sends the requests of batch calls: encodes `NextMany` and `CurrentMany` requests, decodes the responses, and retries
-//! items that got a retryable error.
+//! Sends the requests of batch calls, and retries items that got a retryable error. The methods for many uids are in
+//! this module, those for many keys in `keyspace/batch.rs`.
 //!
 //! Invariant: items of different sets are retried separately, each under the retry budget of its own set. So a set that
 //! is down does not delay items of another set.
@@ -16,9 +16,14 @@ use crate::allocation::{self, Allocation, Current};
 use crate::attempts::{self, Attempts, Classified, NamedSet, Target};
 use crate::directory::sections::SetIndex;
 use crate::error::CallError;
+use crate::node_client;
+use crate::place::BatchItem;
 
-/// A method for many uids.
-pub(crate) trait BatchMethod {
+/// A method for many uids or keys.
+pub(crate) trait BatchMethod: Sync {
+    /// An item of a request.
+    type Item: BatchItem;
+
     /// Result of one item.
     type Answer: Send;
 
@@ -27,13 +32,14 @@ pub(crate) trait BatchMethod {
     fn add_lost(answer: &mut Self::Answer, attempts: u32);
 
     /// Sends one request with the items to `target` and decodes the response. If `counts` is empty, each item gets one
-    /// number. `epochs` are the newest known epochs of the uids' sections.
+    /// number. `epochs` are the newest known epochs of the items' sections.
     fn attempt(
+        &self,
         attempts: &mut Attempts<'_>,
-        target: &mut Target,
-        uids: &[u64],
+        target: &Target,
+        items: &[Self::Item],
         counts: &[u32],
-        epochs: &[u64],
+        epochs: Vec<u64>,
     ) -> impl Future<Output = Result<BatchResponse<Self::Answer>, Status>> + Send;
 }
 
@@ -53,6 +59,7 @@ pub(crate) struct NextMany;
 pub(crate) struct CurrentMany;
 
 impl BatchMethod for NextMany {
+    type Item = u64;
     type Answer = Allocation;
 
     fn add_lost(answer: &mut Allocation, attempts: u32) {
@@ -60,21 +67,61 @@ impl BatchMethod for NextMany {
     }
 
     async fn attempt(
+        &self,
         attempts: &mut Attempts<'_>,
-        target: &mut Target,
+        target: &Target,
         uids: &[u64],
         counts: &[u32],
-        epochs: &[u64],
+        known_epochs: Vec<u64>,
     ) -> Result<BatchResponse<Allocation>, Status> {
         let request = attempts.request(v1::NextManyRequest {
             uids: uids.to_vec(),
             counts: counts.to_vec(),
             route_version: target.route_version,
             hops: 0,
-            known_epochs: epochs.to_vec(),
+            known_epochs,
         });
-        let response = attempts.attempt(target.client.next_many(request)).await?;
-        let fits = [&response.values, &response.prevs, &response.epochs].iter().all(|list| list.len() == uids.len());
+        let mut node = node_client::of_uids(&target.channel);
+        let response = attempts.attempt(node.next_many(request)).await?;
+        Ok(BatchResponse::of_numbers(response, uids.len(), counts, target))
+    }
+}
+
+impl BatchMethod for CurrentMany {
+    type Item = u64;
+    type Answer = Current;
+
+    fn add_lost(_: &mut Current, _: u32) {}
+
+    async fn attempt(
+        &self,
+        attempts: &mut Attempts<'_>,
+        target: &Target,
+        uids: &[u64],
+        _counts: &[u32],
+        known_epochs: Vec<u64>,
+    ) -> Result<BatchResponse<Current>, Status> {
+        let request = attempts.request(v1::CurrentManyRequest {
+            uids: uids.to_vec(),
+            route_version: target.route_version,
+            hops: 0,
+            known_epochs,
+        });
+        let mut node = node_client::of_uids(&target.channel);
+        let response = attempts.attempt(node.current_many(request)).await?;
+        Ok(BatchResponse::of_reads(response, uids.len(), target))
+    }
+}
+
+impl BatchResponse<Allocation> {
+    /// Decodes the response with the numbers of `items` items, which was sent by `target`.
+    pub(crate) fn of_numbers(
+        response: v1::NextManyResponse,
+        items: usize,
+        counts: &[u32],
+        target: &Target,
+    ) -> BatchResponse<Allocation> {
+        let fits = [&response.values, &response.prevs, &response.epochs].iter().all(|list| list.len() == items);
         let items = fits.then(|| {
             let lists = response.values.iter().zip(&response.prevs).zip(&response.epochs).enumerate();
             let item = |(index, ((value, prev), epoch)): (usize, ((&u64, &u64), &u64))| {
@@ -88,32 +135,15 @@ impl BatchMethod for NextMany {
             }
             items
         });
-        Ok(BatchResponse { items, errors: response.errors, routes: response.routes })
+        BatchResponse { items, errors: response.errors, routes: response.routes }
     }
 }
 
-impl BatchMethod for CurrentMany {
-    type Answer = Current;
-
-    fn add_lost(_: &mut Current, _: u32) {}
-
-    async fn attempt(
-        attempts: &mut Attempts<'_>,
-        target: &mut Target,
-        uids: &[u64],
-        _counts: &[u32],
-        epochs: &[u64],
-    ) -> Result<BatchResponse<Current>, Status> {
-        let request = attempts.request(v1::CurrentManyRequest {
-            uids: uids.to_vec(),
-            route_version: target.route_version,
-            hops: 0,
-            known_epochs: epochs.to_vec(),
-        });
-        let response = attempts.attempt(target.client.current_many(request)).await?;
-        let fits = response.values.len() == uids.len()
-            && response.exactness.len() == uids.len()
-            && response.epochs.len() == uids.len();
+impl BatchResponse<Current> {
+    /// Decodes the response with the last numbers of `items` items, which was sent by `target`.
+    pub(crate) fn of_reads(response: v1::CurrentManyResponse, items: usize, target: &Target) -> BatchResponse<Current> {
+        let fits =
+            response.values.len() == items && response.exactness.len() == items && response.epochs.len() == items;
         let items = fits.then(|| {
             let lists = response.values.iter().zip(&response.exactness).zip(&response.epochs);
             let item = |((value, exactness), epoch): ((&u64, &i32), &u64)| {
@@ -121,7 +151,7 @@ impl BatchMethod for CurrentMany {
             };
             lists.map(item).collect()
         });
-        Ok(BatchResponse { items, errors: response.errors, routes: response.routes })
+        BatchResponse { items, errors: response.errors, routes: response.routes }
     }
 }
 
@@ -167,41 +197,43 @@ struct Part<'a, T> {
 }
 
 /// Sends requests until every item has a result or a permanent refusal, or until the deadline has passed or the retry
-/// budget is exhausted. Returns one result for each item, in the order of `uids`.
+/// budget is exhausted. Returns one result for each item, in the order of `items`.
 ///
 /// After the first request, only items with a retryable refusal are sent again. They are sent in one request for each
-/// set, because any node of a set forwards items to their owners. `uids` must not be empty and must fit into one
+/// set, because any node of a set forwards items to their owners. `items` must not be empty and must fit into one
 /// request.
 pub(crate) async fn send_with_retries<A: BatchMethod>(
+    method: &A,
     mut attempts: Attempts<'_>,
-    uids: &[u64],
+    items: &[A::Item],
     counts: &[u32],
 ) -> Vec<Result<A::Answer, CallError>> {
-    match send_once::<A>(&mut attempts, uids, counts).await {
+    match send_once(method, &mut attempts, items, counts).await {
         Sent::Response { results, retries } if retries.is_empty() => results,
         sent => {
-            let first = Part { attempts, indexes: (0..uids.len()).collect(), sent };
+            let first = Part { attempts, indexes: (0..items.len()).collect(), sent };
             // Boxed to keep the future of the common call small.
-            Box::pin(send_remaining::<A>(first, uids, counts)).await
+            Box::pin(send_remaining(method, first, items, counts)).await
         }
     }
 }
 
 /// Retries the items that have no final result after the first request. The items of each set are retried separately.
 async fn send_remaining<A: BatchMethod>(
+    method: &A,
     first: Part<'_, A::Answer>,
-    uids: &[u64],
+    items: &[A::Item],
     counts: &[u32],
 ) -> Vec<Result<A::Answer, CallError>> {
-    let mut results: Vec<Option<Result<A::Answer, CallError>>> = uids.iter().map(|_| None).collect();
+    let mut results: Vec<Option<Result<A::Answer, CallError>>> = items.iter().map(|_| None).collect();
     // For each item, the number of refusals after which the item may have consumed numbers.
-    let mut unknown = vec![0; uids.len()];
+    let mut unknown = vec![0; items.len()];
     let mut running = FuturesUnordered::new();
     let mut next = Some(first);
     while let Some(Part { attempts, indexes, sent }) = next {
         let again = |group: RetryGroup, retry_after, indexes| {
             let wait = (!group.moved).then_some(retry_after);
-            send_again::<A>(attempts.fork(group.charged), indexes, uids, counts, wait)
+            send_again(method, attempts.fork(group.charged), indexes, (items, counts), wait)
         };
         match sent {
             Sent::Response { results: given, retries } => {
@@ -211,19 +243,19 @@ async fn send_remaining<A: BatchMethod>(
                 for (index, result) in indexes.iter().zip(given) {
                     replace(&mut results[*index], result);
                 }
-                for (group, items) in grouped(&retries, |retry| retry.group) {
-                    let retry_after = items.iter().map(|retry| retry.retry_after).max().flatten();
-                    let of_group = items.iter().map(|retry| indexes[retry.index]).collect();
+                for (group, retries) in grouped(&retries, |retry| retry.group) {
+                    let retry_after = retries.iter().map(|retry| retry.retry_after).max().flatten();
+                    let of_group = retries.iter().map(|retry| indexes[retry.index]).collect();
                     running.push(again(group, retry_after, of_group));
                 }
             }
             Sent::Again => {
-                let sets: Vec<_> =
-                    attempts.sets(indexes.iter().map(|index| uids[*index])).into_iter().zip(indexes).collect();
-                for (set, items) in grouped(&sets, |(set, _)| *set) {
+                let places = indexes.iter().map(|index| items[*index].place());
+                let sets: Vec<_> = attempts.sets(places).into_iter().zip(indexes).collect();
+                for (set, of_set) in grouped(&sets, |(set, _)| *set) {
                     // These items are sent without a backoff, because `prepare_retry` has already waited for it.
                     let group = RetryGroup { set, charged: None, moved: true };
-                    running.push(again(group, None, items.iter().map(|(_, index)| *index).collect()));
+                    running.push(again(group, None, of_set.iter().map(|(_, index)| *index).collect()));
                 }
             }
             Sent::Failed(error) => {
@@ -263,10 +295,10 @@ fn grouped<T, G: PartialEq>(items: &[T], group: impl Fn(&T) -> G) -> Vec<(G, Vec
 /// Sends the items with the given indexes again, in one request. If `wait` has a time, first waits for a backoff of at
 /// least this time.
 async fn send_again<'a, A: BatchMethod>(
+    method: &A,
     mut attempts: Attempts<'a>,
     indexes: Vec<usize>,
-    uids: &[u64],
-    counts: &[u32],
+    (items, counts): (&[A::Item], &[u32]),
     wait: Option<Option<Duration>>,
 ) -> Part<'a, A::Answer> {
     let may_send = match wait {
@@ -274,9 +306,9 @@ async fn send_again<'a, A: BatchMethod>(
         Some(at_least) => attempts.pause(at_least, false).await,
     };
     let sent = if may_send {
-        let uids: Vec<u64> = indexes.iter().map(|index| uids[*index]).collect();
+        let items: Vec<A::Item> = indexes.iter().map(|index| items[*index]).collect();
         let counts: Vec<u32> = indexes.iter().filter_map(|index| counts.get(*index).copied()).collect();
-        send_once::<A>(&mut attempts, &uids, &counts).await
+        send_once(method, &mut attempts, &items, &counts).await
     } else {
         Sent::Nothing
     };
@@ -291,18 +323,24 @@ fn replace<T>(result: &mut Option<Result<T, CallError>>, later: Result<T, CallEr
 }
 
 /// Sends a request with the items once. If the request gets no response and may be retried, waits for the backoff.
-async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], counts: &[u32]) -> Sent<A::Answer> {
-    let mut target = match attempts.target(uids[0]) {
+async fn send_once<A: BatchMethod>(
+    method: &A,
+    attempts: &mut Attempts<'_>,
+    items: &[A::Item],
+    counts: &[u32],
+) -> Sent<A::Answer> {
+    let first = items[0].place();
+    let target = match attempts.target(first) {
         Ok(target) => target,
         Err(error) => return Sent::Failed(error),
     };
-    let epochs = attempts.epochs(uids);
-    match A::attempt(attempts, &mut target, uids, counts, &epochs).await {
-        Ok(response) => match read::<A>(attempts, &target, response, uids, &epochs) {
+    let epochs = attempts.epochs(items.iter().map(|item| item.place()));
+    match method.attempt(attempts, &target, items, counts, epochs.clone()).await {
+        Ok(response) => match read::<A>(attempts, &target, response, items, &epochs) {
             Ok((results, retries)) => Sent::Response { results, retries },
             Err(what) => Sent::Failed(CallError::BadAnswer { addr: target.addr.clone(), what }),
         },
-        Err(failed) => match attempts.prepare_retry(Some(uids[0]), &target.addr, failed).await {
+        Err(failed) => match attempts.prepare_retry(Some(first), &target.addr, failed).await {
             Ok(()) => Sent::Again,
             Err(error) => Sent::Failed(error),
         },
@@ -312,7 +350,7 @@ async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], co
 /// Results of the items of a request, and the items to send again.
 type Results<T> = (Vec<Result<T, CallError>>, Vec<Retry>);
 
-/// Reads the response to a request with the items `uids`, which was sent to `target`.
+/// Reads the response to a request with `items`, which was sent to `target`.
 ///
 /// # Errors
 /// A description of the way in which the response violates the protocol.
@@ -320,7 +358,7 @@ fn read<A: BatchMethod>(
     attempts: &mut Attempts<'_>,
     target: &Target,
     response: BatchResponse<A::Answer>,
-    uids: &[u64],
+    items: &[A::Item],
     epochs: &[u64],
 ) -> Result<Results<A::Answer>, &'static str> {
     attempts.adopt(response.routes.as_ref(), &target.addr);
@@ -330,9 +368,10 @@ fn read<A: BatchMethod>(
         let index = item.index as usize;
         let result = results.get_mut(index).ok_or("an error of an item that was not sent")?;
         let (named, is_unknown) = (NamedSet::of(&item), attempts::is_outcome_unknown(&item.reason));
-        let refused = attempts.item(uids[index], item);
+        let place = items[index].place();
+        let refused = attempts.item(place, item);
         let Classified { error, moved, charged, retry_after } =
-            attempts.classify(refused, named, Some(Epoch(epochs[index])));
+            attempts.classify(Some(place), refused, named, Some(Epoch(epochs[index])));
         if error.is_retryable() && !attempts.is_final(&error) {
             let group = RetryGroup { set: None, charged, moved };
             retries.push(Retry { index, group, retry_after, is_unknown });
@@ -346,7 +385,7 @@ fn read<A: BatchMethod>(
         attempts.count_followed();
     }
     // The sets are computed after the response's routes and all its statements about moved sections were adopted.
-    let sets = attempts.sets(retries.iter().map(|retry| uids[retry.index]));
+    let sets = attempts.sets(retries.iter().map(|retry| items[retry.index].place()));
     for (retry, set) in retries.iter_mut().zip(sets) {
         retry.group.set = set;
     }

@@ -15,6 +15,8 @@ use crate::batch_call::{self, BatchMethod, CurrentMany, NextMany};
 use crate::batch_plan::{Destination, Group, Plan};
 use crate::discovery;
 use crate::error::CallError;
+use crate::node_client;
+use crate::place::{BatchItem, Place};
 use crate::shared::Shared;
 use crate::stream_call;
 
@@ -127,7 +129,7 @@ impl Client {
     async fn next_unary(&self, mut attempts: Attempts<'_>, uid: u64, count: u32) -> Result<Allocation, CallError> {
         self.refresh_if_outside(uid, &attempts).await;
         loop {
-            let mut target = attempts.target(uid)?;
+            let target = attempts.target(uid)?;
             let request = attempts.request(v1::NextRequest {
                 uid: Some(uid),
                 count,
@@ -136,7 +138,7 @@ impl Client {
                 hops: 0,
                 above: None,
             });
-            match attempts.attempt(target.client.next(request)).await {
+            match attempts.attempt(node_client::of_uids(&target.channel).next(request)).await {
                 Ok(response) => {
                     self.shared.adopt(response.routes.as_ref(), &target.addr);
                     let checked =
@@ -144,7 +146,7 @@ impl Client {
                     let lost = attempts.lost().saturating_add(response.lost.unwrap_or(0));
                     return checked.map(|allocation| Allocation { lost, ..allocation });
                 }
-                Err(failed) => attempts.prepare_retry(Some(uid), &target.addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(Some(Place::Uid(uid)), &target.addr, failed).await?,
             }
         }
     }
@@ -166,7 +168,7 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future may consume numbers of any of the uids.
     pub async fn next_many(&self, uids: &[u64]) -> BatchResult<Allocation> {
-        self.batch::<NextMany>(uids, &[]).await
+        self.batch(&NextMany, uids, &[]).await
     }
 
     /// Allocates `count` numbers for each pair `(uid, count)`, otherwise as [`Client::next_many`]. Each count is in
@@ -183,7 +185,7 @@ impl Client {
             check_count(*uid, *count)?;
         }
         let (uids, counts): (Vec<u64>, Vec<u32>) = items.iter().copied().unzip();
-        self.batch::<NextMany>(&uids, &counts).await
+        self.batch(&NextMany, &uids, &counts).await
     }
 
     /// Raises the counter of a uid to `to`, which is in `0 ..= 2^62`, so that the uid's next number is greater than
@@ -201,7 +203,7 @@ impl Client {
         let mut attempts = self.attempts();
         self.refresh_if_outside(uid, &attempts).await;
         loop {
-            let mut target = attempts.target(uid)?;
+            let target = attempts.target(uid)?;
             let request = attempts.request(v1::AdvanceRequest {
                 uid: Some(uid),
                 to: Some(to),
@@ -209,12 +211,12 @@ impl Client {
                 epoch: target.epoch,
                 hops: 0,
             });
-            match attempts.attempt(target.client.advance(request)).await {
+            match attempts.attempt(node_client::of_uids(&target.channel).advance(request)).await {
                 Ok(response) => {
                     self.shared.adopt(response.routes.as_ref(), &target.addr);
                     return Ok(response.epoch);
                 }
-                Err(failed) => attempts.prepare_retry(Some(uid), &target.addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(Some(Place::Uid(uid)), &target.addr, failed).await?,
             }
         }
     }
@@ -231,19 +233,19 @@ impl Client {
         let mut attempts = self.attempts();
         self.refresh_if_outside(uid, &attempts).await;
         loop {
-            let mut target = attempts.target(uid)?;
+            let target = attempts.target(uid)?;
             let request = attempts.request(v1::CurrentRequest {
                 uid: Some(uid),
                 route_version: target.route_version,
                 epoch: target.epoch,
                 hops: 0,
             });
-            match attempts.attempt(target.client.current(request)).await {
+            match attempts.attempt(node_client::of_uids(&target.channel).current(request)).await {
                 Ok(response) => {
                     self.shared.adopt(response.routes.as_ref(), &target.addr);
                     return Current::checked(response.value, response.exactness, response.epoch, &target.addr);
                 }
-                Err(failed) => attempts.prepare_retry(Some(uid), &target.addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(Some(Place::Uid(uid)), &target.addr, failed).await?,
             }
         }
     }
@@ -257,35 +259,42 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future has no effect.
     pub async fn current_many(&self, uids: &[u64]) -> BatchResult<Current> {
-        self.batch::<CurrentMany>(uids, &[]).await
+        self.batch(&CurrentMany, uids, &[]).await
     }
 
-    async fn batch<A: BatchMethod>(&self, uids: &[u64], counts: &[u32]) -> BatchResult<A::Answer> {
-        if uids.is_empty() {
+    /// Sends the items of a batch call, and merges their results.
+    pub(crate) async fn batch<A: BatchMethod>(
+        &self,
+        method: &A,
+        items: &[A::Item],
+        counts: &[u32],
+    ) -> BatchResult<A::Answer> {
+        if items.is_empty() {
             return Ok(Vec::new());
         }
         let deadline = Instant::now() + self.deadline;
-        let mut plan = self.plan(uids, counts);
+        let mut plan = self.plan(items, counts);
         if plan.has_outside() {
             discovery::refresh(&self.shared, deadline).await;
-            plan = self.plan(uids, counts);
+            plan = self.plan(items, counts);
         }
         let attempts = || Attempts::new(&self.shared, deadline).failing_fast(plan.spans_sets());
         let results = match plan.groups.as_slice() {
-            [group] => vec![group_results::<A>(group, attempts).await],
-            groups => join_all(groups.iter().map(|group| group_results::<A>(group, attempts))).await,
+            [group] => vec![group_results(method, group, attempts).await],
+            groups => join_all(groups.iter().map(|group| group_results(method, group, attempts))).await,
         };
-        let results = plan.merge(uids, results, |uid| Err(CallError::UidOutside { uid }));
+        let outside = |item: &A::Item| CallError::UidOutside { uid: item.place().uid().unwrap_or_default() };
+        let results = plan.merge(items, results, |item| Err(outside(item)));
         if results.iter().all(|result| matches!(result, Err(error) if error.is_unanswered())) {
             return Err(batch_error(results));
         }
         Ok(results)
     }
 
-    fn plan<'a>(&self, uids: &'a [u64], counts: &'a [u32]) -> Plan<'a> {
+    fn plan<'a, T: BatchItem>(&self, items: &'a [T], counts: &'a [u32]) -> Plan<'a, T> {
         let directory = self.shared.routes.load();
-        Plan::new(uids, counts, |uid| {
-            directory.route(uid).map(|route| Destination { set: route.set, owner: route.owner })
+        Plan::new(items, counts, |item| {
+            directory.route_of(item.place()).map(|route| Destination { set: route.set, owner: route.owner })
         })
     }
 
@@ -303,25 +312,43 @@ impl Client {
     }
 }
 
+/// Limit on the bytes of the keys of one request. It is half of the largest request that a server reads. The other half
+/// is for the counts and epochs of the items and for the frames of the keys.
+const MAX_KEYS_BYTES: usize = 128 * 1024;
+
 /// Sends the items of one group, in as many requests as they need, and returns their results. The requests are sent one
-/// after another, so the items of a uid are processed in order.
+/// after another, so the items of a uid or key are processed in order.
 async fn group_results<'a, A: BatchMethod>(
-    group: &Group<'_>,
+    method: &A,
+    group: &Group<'_, A::Item>,
     attempts: impl Fn() -> Attempts<'a>,
 ) -> Vec<Result<A::Answer, CallError>> {
     let mut results = Vec::new();
-    let mut counts = group.counts.chunks(MAX_ITEMS);
-    for uids in group.uids.chunks(MAX_ITEMS) {
-        let counts = counts.next().unwrap_or_default();
-        let mut chunk = batch_call::send_with_retries::<A>(attempts(), uids, counts).await;
+    let (mut items, mut counts) = (&group.items[..], &group.counts[..]);
+    while !items.is_empty() {
+        let (now, later) = items.split_at(fitting(items));
+        let (of_now, of_later) = counts.split_at(now.len().min(counts.len()));
+        let mut chunk = batch_call::send_with_retries(method, attempts(), now, of_now).await;
         if results.is_empty() {
             // In the common case the group fits into one request, and the results are not copied.
             results = chunk;
         } else {
             results.append(&mut chunk);
         }
+        (items, counts) = (later, of_later);
     }
     results
+}
+
+/// Returns the number of the first items that fit into one request. It is 1 or above, because every key is shorter than
+/// the limit.
+fn fitting<T: BatchItem>(items: &[T]) -> usize {
+    let mut bytes = 0;
+    let fits = |item: &&T| {
+        bytes += item.key_bytes();
+        bytes <= MAX_KEYS_BYTES
+    };
+    items.iter().take(MAX_ITEMS).take_while(fits).count()
 }
 
 fn check_count(uid: u64, count: u32) -> Result<(), CallError> {

@@ -21,6 +21,8 @@ use seq_core::route::{RouteRun, RouteUpdate};
 use seq_core::{Epoch, Layout, RouteVersion, SectionId, SetId, Uid};
 use seq_proto::v1;
 
+use crate::place::Place;
+
 use sections::{SectionRoute, Sections, SetIndex};
 use series::KnownSeries;
 use set_routes::SetRoutes;
@@ -151,11 +153,11 @@ impl Routes {
         Ok(change)
     }
 
-    /// Adopts claims, each together with a uid of the claimed section. A claim is ignored if its epoch is not larger
+    /// Adopts claims, each together with a place in the claimed section. A claim is ignored if its epoch is not larger
     /// than the epoch of the section's known route.
-    pub(crate) fn adopt_claims(&self, claims: &[(u64, Claim)]) {
-        let is_news = |directory: &Directory, (uid, claim): &(u64, Claim)| {
-            claim.set != SetId(0) && directory.route(*uid).is_some_and(|route| route.epoch < claim.since)
+    pub(crate) fn adopt_claims(&self, claims: &[(Place, Claim)]) {
+        let is_news = |directory: &Directory, (place, claim): &(Place, Claim)| {
+            claim.set != SetId(0) && directory.route_of(*place).is_some_and(|route| route.epoch < claim.since)
         };
         if !claims.iter().any(|claim| is_news(&self.load(), claim)) {
             return;
@@ -179,6 +181,18 @@ impl Directory {
         let Cluster { sections, home, .. } = &*self.clusters[cluster];
         let unknown = SectionRoute { epoch: Epoch(0), set: *home, owner: None, is_claim: false };
         Some(sections.get(section).unwrap_or(unknown))
+    }
+
+    /// Returns the route of the section at a place; `None` for a uid that is in no known cluster.
+    #[inline]
+    pub(crate) fn route_of(&self, place: Place) -> Option<SectionRoute> {
+        match place {
+            Place::Uid(uid) => self.route(uid),
+            Place::Bucket { home, section } => {
+                let unknown = SectionRoute { epoch: Epoch(0), set: home, owner: None, is_claim: false };
+                Some(self.bucket(home, section).unwrap_or(unknown))
+            }
+        }
     }
 
     /// Returns the route of a bucket of a keyspace; `None` if it is not known. `home` is the set with which the series
@@ -312,12 +326,19 @@ impl Directory {
         Ok(change)
     }
 
-    fn adopt_claim(&mut self, uid: u64, claim: Claim) -> Option<()> {
-        let (cluster, section) = self.locate(uid)?;
+    fn adopt_claim(&mut self, place: Place, claim: Claim) -> Option<()> {
+        let (cluster, section) = match place {
+            Place::Uid(uid) => self.locate(uid)?,
+            Place::Bucket { home, section } => {
+                (self.clusters.iter().position(|cluster| cluster.home == home)?, section)
+            }
+        };
         let layout = self.clusters[cluster].layout.clone();
         let set = self.index_or_insert(claim.set, &layout)?;
         let route = SectionRoute { epoch: claim.since, set, owner: None, is_claim: true };
-        self.merge(cluster, [(section, 1, route)], []);
+        let run = Some((section, 1, route));
+        let (of_uids, of_buckets) = if place.uid().is_some() { (run, None) } else { (None, run) };
+        self.merge(cluster, of_uids, of_buckets);
         Some(())
     }
 

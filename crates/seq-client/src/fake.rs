@@ -20,6 +20,7 @@
 
 mod connect;
 mod ids;
+mod keys;
 mod numbers;
 mod series;
 mod service;
@@ -33,8 +34,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use seq_core::Refusal;
+use seq_core::keyspace::Seed;
 use seq_ids::Shape;
 use seq_proto::v1::id_service_server::IdServiceServer;
+use seq_proto::v1::key_service_server::KeyServiceServer;
 use seq_proto::v1::sequence_service_server::SequenceServiceServer;
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -255,6 +258,38 @@ impl FakeServer {
         self.world.create_series(name, shape, named_lanes, 0);
     }
 
+    /// Creates a keyspace in the cluster.
+    ///
+    /// # Panics
+    /// If the cluster has too many keyspaces.
+    pub fn create_keyspace(&self, name: &str) {
+        self.world.create_keyspace(name, Seed::new([7; 16]));
+    }
+
+    /// Makes the server refuse the next items of a key of any keyspace, as [`FakeServer::refuse_uid`] refuses those of
+    /// a uid.
+    pub fn refuse_key(&self, key: &[u8], refusals: impl IntoIterator<Item = Refusal>) {
+        self.node.faults.lock().keys.entry(key.to_vec()).or_default().extend(refusals);
+    }
+
+    /// Assigns the bucket of a key to this server's set, without an owner. Requests for the bucket are refused until
+    /// [`FakeServer::take_bucket_of`] gives it an owner.
+    ///
+    /// # Panics
+    /// If the cluster has no such keyspace.
+    pub fn orphan_bucket_of(&self, keyspace: &str, key: &[u8]) {
+        self.world.assign_sections(self.set, &[(self.world.bucket_of(keyspace, key), None)]);
+    }
+
+    /// Moves the bucket of a key to this server without skipping numbers, as [`FakeServer::take_section_of`] moves a
+    /// section.
+    ///
+    /// # Panics
+    /// If the cluster has no such keyspace.
+    pub fn take_bucket_of(&self, keyspace: &str, key: &[u8]) {
+        self.world.assign_sections(self.set, &[(self.world.bucket_of(keyspace, key), Some(self.index))]);
+    }
+
     /// Returns the id of the server's set.
     #[must_use]
     pub fn set_id(&self) -> u64 {
@@ -300,9 +335,12 @@ impl FakeServer {
                 let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
                 let ids = Connect(IdServiceServer::new(service.clone()));
+                let keys = KeyServiceServer::new(service.clone())
+                    .max_decoding_message_size(seq_core::limits::MAX_REQUEST_BYTES);
                 let server =
                     SequenceServiceServer::new(service).max_decoding_message_size(seq_core::limits::MAX_REQUEST_BYTES);
-                let router = Server::builder().accept_http1(true).add_service(Connect(server)).add_service(ids);
+                let router = Server::builder().accept_http1(true).add_service(Connect(server));
+                let router = router.add_service(ids).add_service(Connect(keys));
                 tokio::select! {
                     served = router.serve_with_incoming(incoming) => {
                         served.expect("a fake server serves until it is stopped");

@@ -1,26 +1,33 @@
 //! Calls for the numbers of keys. A call is sent to the owner of its key's bucket, as far as the owner is known, and a
-//! batch to the owner of its first key. Any other node forwards calls to the owners. Deadlines and retries are the same
-//! as those of calls for ids.
+//! batch in one part to each owner. Any other node forwards calls to the owners. Deadlines and retries are the same as
+//! those of calls for uids.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use seq_channel::CallerChannel;
 use seq_core::SectionId;
-use seq_core::keyspace::Bucket;
+use seq_core::keyspace::{Bucket, Hashing};
 use seq_core::layout::SectionRun;
-use seq_core::limits::{MAX_COUNT, MAX_ITEMS, MAX_KEY_BYTES};
+use seq_core::limits::{MAX_COUNT, MAX_KEY_BYTES};
 use seq_proto::v1::key_service_client::KeyServiceClient;
 use seq_proto::{Reason, v1};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
-use crate::allocation::{Allocation, Current, lost};
-use crate::attempts::{Attempts, BucketTarget, is_outcome_unknown};
-use crate::client::Client;
+use crate::allocation::{Allocation, Current};
+use crate::attempts::Attempts;
+use crate::batch_call::BatchMethod;
+use crate::client::{BatchResult, Client};
+use crate::cluster_view::SectionView;
 use crate::directory::sections::SetIndex;
 use crate::discovery;
-use crate::error::{CallError, Refused};
+use crate::error::CallError;
+use crate::node_client;
+use crate::place::Place;
 use crate::series::refusal;
+
+mod batch;
+
+use batch::{CurrentKeys, NextKeys, PlacedKey};
 
 /// The client of the node to which an attempt is sent.
 type Node = KeyServiceClient<CallerChannel>;
@@ -48,6 +55,7 @@ pub struct Keyspace {
     /// The set that was the first to send the routes of the keyspace's cluster.
     home: SetIndex,
     name: Arc<str>,
+    hashing: Hashing,
     /// Sections of the buckets.
     buckets: SectionRun,
 }
@@ -82,12 +90,14 @@ impl Client {
         keyspaces.map(|(_, known)| known.record.name.clone()).collect()
     }
 
-    fn known_keyspace(&self, name: &str) -> Option<Keyspace> {
+    /// Returns the keyspace with the name `name`; `None` if the newest routes do not have it. Sends no request.
+    #[must_use]
+    pub fn known_keyspace(&self, name: &str) -> Option<Keyspace> {
         let directory = self.shared().routes.load();
         let is_it = |known: &seq_core::series::Series| known.name == name && known.is_keyspace();
         let (home, known) = directory.series().find(|(_, known)| is_it(&known.record))?;
-        let (name, buckets) = (known.record.name.as_str().into(), known.record.sections);
-        Some(Keyspace { client: self.clone(), home, name, buckets })
+        let (name, hashing) = (known.record.name.as_str().into(), known.record.lanes.keys?);
+        Some(Keyspace { client: self.clone(), home, name, hashing, buckets: known.record.sections })
     }
 }
 
@@ -96,6 +106,26 @@ impl Keyspace {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the hashing of the keys, which has a digest of the seed and not the seed. Proxies use it.
+    #[must_use]
+    pub fn hashing(&self) -> Hashing {
+        self.hashing
+    }
+
+    /// Returns the sections of the buckets. Proxies use them.
+    #[must_use]
+    pub fn buckets(&self) -> SectionRun {
+        self.buckets
+    }
+
+    /// Returns the section of a key's bucket, with its owner according to the newest routes.
+    #[must_use]
+    pub fn section_of(&self, key: &[u8]) -> SectionView {
+        let section = self.bucket(key);
+        let directory = self.client.shared().routes.load();
+        SectionView { section, owner: directory.bucket(self.home, section).and_then(|route| route.owner) }
     }
 
     /// Takes the next number of a key.
@@ -113,62 +143,51 @@ impl Keyspace {
     /// As [`Keyspace::next`].
     pub async fn next_n(&self, key: impl AsRef<[u8]>, count: u32) -> Result<Allocation, CallError> {
         check_count(count)?;
-        let (raw_key, keyspace) = (checked(key.as_ref())?, self.name.to_string());
-        let bucket = self.bucket(&raw_key);
+        let (raw_key, keyspace) = (checked(key.as_ref())?.to_vec(), self.name.to_string());
+        let place = self.place(&raw_key);
         let request = v1::NextKeyRequest { keyspace, raw_key, count, ..v1::NextKeyRequest::default() };
         let mut attempts = self.client.attempts();
-        let (response, addr) = self.call(&mut attempts, bucket, request).await?;
+        let (response, addr) = self.call(&mut attempts, place, request).await?;
         let v1::NextResponse { value, prev, epoch, lost, .. } = response;
         let allocation = Allocation::checked(value, prev, epoch, count, &addr)?;
         Ok(Allocation { lost: lost.unwrap_or(0).saturating_add(attempts.lost()), ..allocation })
     }
 
-    /// Takes the next number of each of several keys, of which there are up to 10,000. Each item succeeds or is refused
-    /// independently, and a refused item is not repeated. A key that occurs twice gets numbers twice, in that order.
+    /// Takes the next number of each of several keys. Sends one request to each node that owns buckets of these keys. A
+    /// key that occurs twice gets two numbers, of which the first occurrence gets the smaller one, unless its item had
+    /// to be retried. The number of keys is not limited: the keys of one owner are sent in requests of up to 10,000
+    /// keys and 128 KiB, one after another.
     ///
     /// # Errors
-    /// [`CallError`] if the request failed as a whole.
-    pub async fn next_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Allocation, CallError>>, CallError> {
+    /// As [`Client::next_many`]. A key of another size than 1 to 512 bytes refuses its own item, with the reason
+    /// `KEY_SIZE`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may consume numbers of any of the keys.
+    pub async fn next_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> BatchResult<Allocation> {
         self.next_many_n(keys, 1).await
     }
 
-    /// Takes the next `count` numbers of each of several keys, as [`Keyspace::next_many`] takes one.
+    /// Takes the next `count` numbers of each of several keys, as [`Keyspace::next_many`] takes one. `count` is in
+    /// `1 ..= 1_000_000`.
     ///
     /// # Errors
-    /// As [`Keyspace::next_many`].
-    pub async fn next_many_n<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        count: u32,
-    ) -> Result<Vec<Result<Allocation, CallError>>, CallError> {
+    /// As [`Keyspace::next_many`], and [`CallError::CountOutOfRange`].
+    pub async fn next_many_n<K: AsRef<[u8]>>(&self, keys: &[K], count: u32) -> BatchResult<Allocation> {
         check_count(count)?;
-        let Some(raw_keys) = batch(keys)? else { return Ok(Vec::new()) };
-        let request = v1::NextKeysRequest {
-            keyspace: self.name.to_string(),
-            counts: if count == 1 { Vec::new() } else { vec![count; keys.len()] },
-            raw_keys,
-            ..v1::NextKeysRequest::default()
-        };
-        let (bucket, mut attempts) = (self.bucket(&request.raw_keys[0]), self.client.attempts());
-        let (response, addr) = self.call(&mut attempts, bucket, request).await?;
-        let v1::NextManyResponse { values, prevs, epochs, errors, lost: lost_items, .. } = response;
-        if [values.len(), prevs.len(), epochs.len()] != [keys.len(); 3] {
-            return Err(bad_lists(&addr));
-        }
-        let lists = values.into_iter().zip(prevs).zip(epochs);
-        let mut results: Vec<_> = lists
-            .map(|((value, prev), epoch)| {
-                let allocation = Allocation::checked(value, prev, epoch, count, &addr)?;
-                Ok(Allocation { lost: attempts.lost(), ..allocation })
-            })
-            .collect();
-        for (index, more) in lost(lost_items.as_ref()) {
-            if let Some(Ok(allocation)) = results.get_mut(index) {
-                allocation.lost = allocation.lost.saturating_add(more);
-            }
-        }
-        put_errors(&mut results, errors, &attempts, &addr)?;
-        Ok(results)
+        let counts = if count == 1 { Vec::new() } else { vec![count; keys.len()] };
+        self.batch(&NextKeys(&self.name), keys.iter().map(AsRef::as_ref), &counts).await
+    }
+
+    /// Takes the next `count` numbers for each pair `(key, count)`, otherwise as [`Keyspace::next_many`]. Each count is
+    /// in `1 ..= 1_000_000`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::next_many`], and [`CallError::CountOutOfRange`] if a count is out of range.
+    pub async fn next_each<K: AsRef<[u8]>>(&self, items: &[(K, u32)]) -> BatchResult<Allocation> {
+        items.iter().try_for_each(|(_, count)| check_count(*count))?;
+        let counts: Vec<u32> = items.iter().map(|(_, count)| *count).collect();
+        self.batch(&NextKeys(&self.name), items.iter().map(|(key, _)| key.as_ref()), &counts).await
     }
 
     /// Reads the last number of a key. Changes nothing.
@@ -176,32 +195,23 @@ impl Keyspace {
     /// # Errors
     /// [`CallError`].
     pub async fn current(&self, key: impl AsRef<[u8]>) -> Result<Current, CallError> {
-        let (raw_key, keyspace) = (checked(key.as_ref())?, self.name.to_string());
-        let bucket = self.bucket(&raw_key);
+        let (raw_key, keyspace) = (checked(key.as_ref())?.to_vec(), self.name.to_string());
+        let place = self.place(&raw_key);
         let request = v1::CurrentKeyRequest { keyspace, raw_key, ..v1::CurrentKeyRequest::default() };
-        let (response, addr) = self.call(&mut self.client.attempts(), bucket, request).await?;
+        let (response, addr) = self.call(&mut self.client.attempts(), place, request).await?;
         Current::checked(response.value, response.exactness, response.epoch, &addr)
     }
 
-    /// Reads the last numbers of several keys, of which there are up to 10,000. Changes nothing.
+    /// Reads the last number of each of several keys. Sends one request to each node that owns buckets of these keys.
+    /// Changes no counter.
     ///
     /// # Errors
     /// As [`Keyspace::next_many`].
-    pub async fn current_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Current, CallError>>, CallError> {
-        let Some(raw_keys) = batch(keys)? else { return Ok(Vec::new()) };
-        let keyspace = self.name.to_string();
-        let request = v1::CurrentKeysRequest { keyspace, raw_keys, ..v1::CurrentKeysRequest::default() };
-        let (bucket, mut attempts) = (self.bucket(&request.raw_keys[0]), self.client.attempts());
-        let (response, addr) = self.call(&mut attempts, bucket, request).await?;
-        let v1::CurrentManyResponse { values, exactness, epochs, errors, .. } = response;
-        if [values.len(), exactness.len(), epochs.len()] != [keys.len(); 3] {
-            return Err(bad_lists(&addr));
-        }
-        let lists = values.into_iter().zip(exactness).zip(epochs);
-        let mut results: Vec<_> =
-            lists.map(|((value, exactness), epoch)| Current::checked(value, exactness, epoch, &addr)).collect();
-        put_errors(&mut results, errors, &attempts, &addr)?;
-        Ok(results)
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    pub async fn current_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> BatchResult<Current> {
+        self.batch(&CurrentKeys(&self.name), keys.iter().map(AsRef::as_ref), &[]).await
     }
 
     /// Raises a key to a number, so that its next number is greater than `to`. This is used to import counters. It is
@@ -211,41 +221,67 @@ impl Keyspace {
     /// [`CallError`]. `ALREADY_PAST` means that the last number of the key is greater than `to`, or may be; see
     /// [`Client::advance`].
     pub async fn advance(&self, key: impl AsRef<[u8]>, to: u64) -> Result<u64, CallError> {
-        let (raw_key, keyspace) = (checked(key.as_ref())?, self.name.to_string());
-        let bucket = self.bucket(&raw_key);
+        let (raw_key, keyspace) = (checked(key.as_ref())?.to_vec(), self.name.to_string());
+        let place = self.place(&raw_key);
         let request = v1::AdvanceKeyRequest { keyspace, raw_key, to: Some(to), ..v1::AdvanceKeyRequest::default() };
-        let (response, _) = self.call(&mut self.client.attempts(), bucket, request).await?;
+        let (response, _) = self.call(&mut self.client.attempts(), place, request).await?;
         Ok(response.epoch)
     }
 
-    /// Returns the bucket of a key.
+    /// Returns the place of a key.
+    fn place(&self, key: &[u8]) -> Place {
+        Place::Bucket { home: self.home, section: self.bucket(key) }
+    }
+
     fn bucket(&self, key: &[u8]) -> SectionId {
         SectionId(self.buckets.first.0 + u32::from(Bucket::of(key).index()))
     }
 
-    /// Sends a request to the owner of a bucket, and then to one node of the cluster after another, until a node
+    /// Makes a batch call with the keys of a valid size, and returns the results of all keys. `counts` has a count for
+    /// each key; empty if it is 1 for every key.
+    async fn batch<'a, A: BatchMethod<Item = PlacedKey<'a>>>(
+        &self,
+        method: &A,
+        keys: impl Iterator<Item = &'a [u8]>,
+        counts: &[u32],
+    ) -> BatchResult<A::Answer> {
+        let item = |key| Ok(PlacedKey { key: checked(key)?, place: self.place(key) });
+        let items: Vec<Result<PlacedKey<'a>, CallError>> = keys.map(item).collect();
+        let sent: Vec<PlacedKey<'a>> = items.iter().filter_map(|item| item.as_ref().ok().copied()).collect();
+        let of_sent = items.iter().zip(counts).filter(|(item, _)| item.is_ok());
+        let counts: Vec<u32> = of_sent.map(|(_, count)| *count).collect();
+        let results = self.client.batch(method, &sent, &counts).await?;
+        if sent.len() == items.len() {
+            return Ok(results);
+        }
+        let mut results = results.into_iter();
+        let result = |item: Result<_, _>| item.and_then(|_| results.next().expect("a result for each item sent"));
+        Ok(items.into_iter().map(result).collect())
+    }
+
+    /// Sends a request to the owner of the bucket at a place, and then to one node after another, until a node
     /// responds. Returns the response and the address of the node that responded.
     async fn call<M: KeyRequest>(
         &self,
         attempts: &mut Attempts<'_>,
-        bucket: SectionId,
+        place: Place,
         message: M,
     ) -> Result<(M::Response, Arc<str>), CallError> {
         loop {
-            let BucketTarget { addr, client, route_version, epoch } = attempts.bucket_target(self.home, bucket)?;
-            let request = attempts.request(message.clone().routed(route_version, epoch));
-            match attempts.attempt(M::send(client, request)).await {
+            let target = attempts.target(place)?;
+            let request = attempts.request(message.clone().routed(target.route_version, target.epoch));
+            match attempts.attempt(M::send(node_client::of_keys(&target.channel), request)).await {
                 Ok(response) => {
-                    attempts.adopt(M::routes(&response), &addr);
-                    return Ok((response, addr));
+                    attempts.adopt(M::routes(&response), &target.addr);
+                    return Ok((response, target.addr));
                 }
-                Err(failed) => attempts.prepare_retry(None, &addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(Some(place), &target.addr, failed).await?,
             }
         }
     }
 }
 
-/// A request for keys.
+/// A request for one key.
 trait KeyRequest: Clone {
     type Response;
 
@@ -260,15 +296,14 @@ trait KeyRequest: Clone {
     fn routes(response: &Self::Response) -> Option<&v1::Routes>;
 }
 
-/// Implements [`KeyRequest`] for a message of one key, whose field `epoch` is set, or for a message of several keys, of
-/// which no epoch is stated.
+/// Implements [`KeyRequest`] for a message of one key.
 macro_rules! key_request {
-    ($request:ident, $response:ident, $method:ident $(, $epoch:ident)?) => {
+    ($request:ident, $response:ident, $method:ident) => {
         impl KeyRequest for v1::$request {
             type Response = v1::$response;
 
-            fn routed(self, route_version: Option<u64>, _epoch: u64) -> Self {
-                v1::$request { route_version, $($epoch: _epoch,)? ..self }
+            fn routed(self, route_version: Option<u64>, epoch: u64) -> Self {
+                v1::$request { route_version, epoch, ..self }
             }
 
             async fn send(mut node: Node, request: Request<Self>) -> Result<Response<Self::Response>, Status> {
@@ -282,64 +317,22 @@ macro_rules! key_request {
     };
 }
 
-key_request!(NextKeyRequest, NextResponse, next, epoch);
-key_request!(NextKeysRequest, NextManyResponse, next_many);
-key_request!(CurrentKeyRequest, CurrentResponse, current, epoch);
-key_request!(CurrentKeysRequest, CurrentManyResponse, current_many);
-key_request!(AdvanceKeyRequest, AdvanceResponse, advance, epoch);
+key_request!(NextKeyRequest, NextResponse, next);
+key_request!(CurrentKeyRequest, CurrentResponse, current);
+key_request!(AdvanceKeyRequest, AdvanceResponse, advance);
 
 fn check_count(count: u32) -> Result<(), CallError> {
     if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(CallError::CountOutOfRange { uid: None, count }) }
 }
 
-/// Returns the bytes of a key.
+/// Checks the size of a key.
 ///
 /// # Errors
 /// The refusal `KEY_SIZE`.
-fn checked(key: &[u8]) -> Result<Vec<u8>, CallError> {
+fn checked(key: &[u8]) -> Result<&[u8], CallError> {
     if (1..=MAX_KEY_BYTES).contains(&key.len()) {
-        return Ok(key.to_vec());
+        return Ok(key);
     }
     let text = format!("the key has {} bytes: a key has 1 to {MAX_KEY_BYTES}", key.len());
     Err(refusal(Reason::KeySize.name(), Reason::KeySize.code(), text))
-}
-
-/// Returns the bytes of the keys of a batch; `None` if there are none.
-///
-/// # Errors
-/// The refusals `KEY_SIZE` and `BATCH_TOO_LARGE`.
-fn batch<K: AsRef<[u8]>>(keys: &[K]) -> Result<Option<Vec<Vec<u8>>>, CallError> {
-    if keys.len() > MAX_ITEMS {
-        let text = format!("{} keys are more than the {MAX_ITEMS} a request may carry", keys.len());
-        return Err(refusal(Reason::BatchTooLarge.name(), Reason::BatchTooLarge.code(), text));
-    }
-    let keys: Vec<Vec<u8>> = keys.iter().map(|key| checked(key.as_ref())).collect::<Result<_, _>>()?;
-    Ok(Some(keys).filter(|keys| !keys.is_empty()))
-}
-
-fn bad_lists(addr: &Arc<str>) -> CallError {
-    CallError::BadAnswer { addr: addr.clone(), what: "lists of another length than the request" }
-}
-
-/// Puts the refusals of items in the places of their results.
-fn put_errors<T>(
-    results: &mut [Result<T, CallError>],
-    errors: Vec<v1::ItemError>,
-    attempts: &Attempts<'_>,
-    addr: &Arc<str>,
-) -> Result<(), CallError> {
-    for v1::ItemError { index, code, reason, message, retry_after_ms, .. } in errors {
-        let result = results.get_mut(index as usize).ok_or_else(|| bad_lists(addr))?;
-        *result = Err(CallError::Refused(Box::new(Refused {
-            uid: None,
-            code: Code::from(i32::try_from(code).unwrap_or_default()),
-            may_have_applied: attempts.lost() > 0 || is_outcome_unknown(&reason),
-            reason,
-            message,
-            bound: None,
-            retry_after: (retry_after_ms > 0).then(|| Duration::from_millis(retry_after_ms.into())),
-            attempts: 1,
-        })));
-    }
-    Ok(())
 }

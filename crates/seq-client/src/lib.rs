@@ -90,6 +90,7 @@ pub mod fake;
 mod ids;
 mod keyspace;
 mod node_client;
+mod place;
 mod segments;
 mod series;
 mod shared;

@@ -8,7 +8,12 @@ use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 
 /// Returns the client for calls for numbers to the node at `addr`, over a connection of the pool.
 pub(crate) fn of(pool: &Pool, addr: &str) -> Result<SequenceServiceClient<CallerChannel>, PoolError> {
-    Ok(SequenceServiceClient::new(pool.get_for_caller(addr)?).max_decoding_message_size(MAX_RESPONSE_BYTES))
+    Ok(of_uids(&pool.get_for_caller(addr)?))
+}
+
+/// Returns the client for calls for numbers over a channel.
+pub(crate) fn of_uids(channel: &CallerChannel) -> SequenceServiceClient<CallerChannel> {
+    SequenceServiceClient::new(channel.clone()).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
 /// Returns the client for calls for ids to the node at `addr`, over a connection of the pool.
@@ -16,7 +21,7 @@ pub(crate) fn of_ids(pool: &Pool, addr: &str) -> Result<IdServiceClient<CallerCh
     Ok(IdServiceClient::new(pool.get_for_caller(addr)?).max_decoding_message_size(MAX_RESPONSE_BYTES))
 }
 
-/// Returns the client for calls for keys to the node at `addr`, over a connection of the pool.
-pub(crate) fn of_keys(pool: &Pool, addr: &str) -> Result<KeyServiceClient<CallerChannel>, PoolError> {
-    Ok(KeyServiceClient::new(pool.get_for_caller(addr)?).max_decoding_message_size(MAX_RESPONSE_BYTES))
+/// Returns the client for calls for keys over a channel.
+pub(crate) fn of_keys(channel: &CallerChannel) -> KeyServiceClient<CallerChannel> {
+    KeyServiceClient::new(channel.clone()).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }

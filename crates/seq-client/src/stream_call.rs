@@ -10,6 +10,7 @@ use seq_proto::Reason;
 use crate::allocation::Allocation;
 use crate::attempts::{Attempts, StreamTarget};
 use crate::error::CallError;
+use crate::place::Place;
 
 /// Makes the first attempt of a call in the stream to the owner. Returns `None` if the attempt allocated no number and
 /// the call has to continue with unary requests.
@@ -31,14 +32,14 @@ pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> R
         }
         Outcome::Refused(item) => *item,
         Outcome::Failed { status, sent } => {
-            return attempts.prepare_stream_retry(uid, addr, status, sent).await.map(|()| None);
+            return attempts.prepare_stream_retry(Place::Uid(uid), addr, status, sent).await.map(|()| None);
         }
         Outcome::TimedOut { sent } => return Err(attempts.timed_out(sent)),
         Outcome::Invalid(what) => return Err(CallError::BadAnswer { addr: addr.clone(), what }),
         Outcome::Unsupported => return Ok(None),
     };
     if refused.reason != Reason::WouldWait {
-        attempts.prepare_item_retry(uid, addr, refused).await?;
+        attempts.prepare_item_retry(Place::Uid(uid), addr, refused).await?;
     }
     Ok(None)
 }

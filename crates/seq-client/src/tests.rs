@@ -7,6 +7,7 @@ mod connect_protocol;
 mod connecting;
 mod failures;
 mod impostors;
+mod keys;
 mod segments;
 mod series;
 mod sets;

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use seq_api::keys::{HashedKey, KeyedItem, KeyedItems, Keyspace};
+use seq_api::keys::{HashedKey, KeyedItem, KeyedItems, Keyspace, WholeKey};
 use seq_api::service::{Allocation, Call, Current, Item, SequenceService};
 use seq_core::keyspace::KeyHash;
-use seq_core::{Count, Epoch, Refusal, RouteVersion, SectionId, Target, Uid, limits};
+use seq_core::{Count, Epoch, RouteVersion, SectionId, Target, Uid, limits};
 use seq_proto::convert;
 use seq_proto::v1;
 use seq_tenant::Caller;
@@ -35,9 +35,9 @@ impl<F: SequenceService> Handlers<F> {
         let mut admitted = [Ok(admitted_item(count))];
         context.caller.admit_counts(&mut admitted);
         let [admitted] = admitted;
-        let items = items(&keyspace, [(key, admitted?.count, Epoch(request.epoch))])?;
-        let allocation =
-            one(self.service.next_keys(call, items).await).map_err(|refusal| KeyRefusal::of(refusal, key))?;
+        let item = WholeKey { key, count: admitted?.count, epoch: Epoch(request.epoch) };
+        let allocation = one(self.service.next_whole_keys(call, &keyspace, &[item]).await)
+            .map_err(|refused| KeyRefusal::of_whole(refused, &keyspace.name, key))?;
         Ok(v1::NextResponse {
             value: allocation.value.0,
             prev: allocation.prev.0,
@@ -67,10 +67,11 @@ impl<F: SequenceService> Handlers<F> {
         context.caller.admit_counts(&mut admitted);
         let epoch = |index: usize| Epoch(known_epochs.get(index).copied().unwrap_or(0));
         let taken = own().zip(&admitted).filter_map(|(index, item)| Some((index, item.ok()?.count)));
-        let taken: Vec<_> = taken.map(|(index, count)| (keys[index], count, epoch(index))).collect();
+        let taken = taken.map(|(index, count)| WholeKey { key: keys[index], count, epoch: epoch(index) });
+        let taken: Vec<_> = taken.collect();
         let mut taken = match taken.is_empty() {
             true => Vec::new(),
-            false => self.service.next_keys(call, items(&keyspace, taken)?).await,
+            false => self.service.next_whole_keys(call, &keyspace, &taken).await,
         }
         .into_iter();
         let mut admitted = admitted.into_iter();
@@ -79,8 +80,9 @@ impl<F: SequenceService> Handlers<F> {
                 return Err(refused_key(&keyspace, key));
             }
             let item = admitted.next().expect("an item for each admitted key");
-            let result = item.and_then(|_| taken.next().expect("a result for each admitted item"));
-            result.map_err(|refusal| KeyRefusal::of(refusal, key))
+            item.map_err(|refusal| KeyRefusal::of(refusal, key))?;
+            let result = taken.next().expect("a result for each admitted item");
+            result.map_err(|refused| KeyRefusal::of_whole(refused, &keyspace.name, key))
         });
         let mut response =
             v1::NextManyResponse { routes: self.newer_routes(*route_version), ..v1::NextManyResponse::default() };
@@ -99,9 +101,9 @@ impl<F: SequenceService> Handlers<F> {
         let _sample = self.latency.sample(call.via);
         let key = one_key(&request.key, &request.raw_key)?;
         let keyspace = self.admitted_with(&context.caller, &request.keyspace, key)?;
-        let items = items(&keyspace, [(key, Count::ONE, Epoch(request.epoch))])?;
-        let current =
-            one(self.service.current_keys(call, items).await).map_err(|refusal| KeyRefusal::of(refusal, key))?;
+        let item = WholeKey { key, count: Count::ONE, epoch: Epoch(request.epoch) };
+        let current = one(self.service.current_whole_keys(call, &keyspace, &[item]).await)
+            .map_err(|refused| KeyRefusal::of_whole(refused, &keyspace.name, key))?;
         Ok(v1::CurrentResponse {
             value: current.reading.value.0,
             exactness: exactness(current.reading.exact).into(),
@@ -124,10 +126,10 @@ impl<F: SequenceService> Handlers<F> {
         let keyspace = self.admitted(&context.caller, keyspace)?;
         let is_read = admitted_keys(&context.caller, &keyspace, &keys);
         let own = keys.iter().zip(lists).zip(&is_read).filter(|(_, is_read)| **is_read);
-        let read: Vec<_> = own.map(|((key, (_, epoch)), _)| (*key, Count::ONE, epoch)).collect();
+        let read: Vec<_> = own.map(|((key, (_, epoch)), _)| WholeKey { key, count: Count::ONE, epoch }).collect();
         let mut read = match read.is_empty() {
             true => Vec::new(),
-            false => self.service.current_keys(call, items(&keyspace, read)?).await,
+            false => self.service.current_whole_keys(call, &keyspace, &read).await,
         }
         .into_iter();
         let mut response =
@@ -135,7 +137,7 @@ impl<F: SequenceService> Handlers<F> {
         for (index, (is_read, key)) in (0..).zip(is_read.into_iter().zip(keys)) {
             let result = if is_read {
                 let result = read.next().expect("a result for each admitted key");
-                result.map_err(|refusal| KeyRefusal::of(refusal, key))
+                result.map_err(|refused| KeyRefusal::of_whole(refused, &keyspace.name, key))
             } else {
                 Err(refused_key(&keyspace, key))
             };
@@ -154,14 +156,15 @@ impl<F: SequenceService> Handlers<F> {
         let key = one_key(&request.key, &request.raw_key)?;
         let to = convert::to(request.to, 0)?;
         let keyspace = self.admitted_with(&context.caller, &request.keyspace, key)?;
-        let items = items(&keyspace, [(key, Count::ONE, Epoch(request.epoch))])?;
-        let refused = |refusal| KeyRefusal::of(refusal, key);
+        let item = WholeKey { key, count: Count::ONE, epoch: Epoch(request.epoch) };
+        let refused = |refused| KeyRefusal::of_whole(refused, &keyspace.name, key);
         if context.caller.is_limited() {
             // Numbers only grow. If numbers are allocated after this read, the real distance is smaller.
-            let current = one(self.service.current_keys(call, items.clone()).await).map_err(refused)?;
+            let read = self.service.current_whole_keys(call, &keyspace, &[item]).await;
+            let current = one(read).map_err(refused)?;
             context.caller.admit_distance(current.reading.value, to.seq())?;
         }
-        let epoch = one(self.service.advance_keys(call, items, to).await).map_err(refused)?;
+        let epoch = self.service.advance_whole_key(call, &keyspace, item, to).await.map_err(refused)?;
         Ok(v1::AdvanceResponse { epoch: epoch.0, routes: self.newer_routes(request.route_version) })
     }
 
@@ -330,20 +333,6 @@ pub(crate) fn checked(key: &[u8]) -> Result<Key<'_>, KeyRefusal> {
         1..=limits::MAX_KEY_BYTES => Ok(key),
         bytes => Err(KeyRefusal::KeySize { bytes }),
     }
-}
-
-/// Hashes the keys of a request.
-///
-/// # Errors
-/// [`Refusal::Unserved`] while this node does not know the seed of the keyspace.
-pub(crate) fn items<'a>(
-    keyspace: &Keyspace,
-    keys: impl IntoIterator<Item = (Key<'a>, Count, Epoch)>,
-) -> Result<KeyedItems, KeyRefusal> {
-    let unserved = Refusal::Unserved { section: keyspace.buckets.first };
-    let item = |(key, count, epoch)| Some(KeyedItem { key: keyspace.locate(key)?, count, epoch });
-    let items = keys.into_iter().map(item).collect::<Option<Vec<_>>>().ok_or(unserved)?;
-    Ok(KeyedItems { digest: keyspace.hashing.digest(), items })
 }
 
 /// Returns the only result.

@@ -34,6 +34,7 @@ use crate::serve::reload::Reload;
 use crate::serve::{Banner, Process, Stage, bind_one, events, run_until_shutdown};
 use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
+mod keys;
 mod readiness;
 mod service;
 
@@ -161,10 +162,6 @@ pub fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     let Loaded { value: settings, keys, .. } = load()?;
     let (seeds, credentials) = args.backends()?;
     settings.check_secure(credentials.is_some())?;
-    if args.redis.is_some() && !settings.redis.keyspace.is_empty() {
-        let text = format!("redis.keyspace: {:?}: a proxy serves no keys", settings.redis.keyspace);
-        return Err(Failure::new(Exit::Config, text).hint("leave it empty here, and send keys to AllocSvrs").into());
-    }
     let reported = NodeSettings::new(table::rows(&keys).into_iter().chain(args.rows(&seeds, credentials.is_some())));
     let seeds: Arc<[String]> = seeds.into();
     let threads = settings.serving_threads();

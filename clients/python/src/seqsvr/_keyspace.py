@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from seqsvr import _methods
-from seqsvr._errors import SeqError
+from seqsvr._errors import Refused, SeqError
 from seqsvr._results import Allocation, Current
 from seqsvr._series import refusal
 from seqsvr.v1.series_pb2 import StoredSeries
@@ -41,17 +41,18 @@ class AnyKeyspace:
         raw = encoded(key)
         return [raw], _methods.NextKey(self._name, raw)
 
-    def _next_many(self, keys: Sequence[Key]) -> tuple[list[bytes], _methods.NextKeys]:
-        raw = _all_encoded(keys)
-        return raw, _methods.NextKeys(self._name, raw)
+    def _next_many(self, keys: Sequence[Key], counts: Sequence[int] | None) -> tuple[_Batch, list[int], _methods.NextKeys]:
+        batch = _Batch(keys)
+        sent = batch.counts([1] * len(keys) if counts is None else counts)
+        return batch, sent, _methods.NextKeys(self._name, batch.sent)
 
     def _current(self, key: Key) -> tuple[list[bytes], _methods.CurrentKey]:
         raw = encoded(key)
         return [raw], _methods.CurrentKey(self._name, raw)
 
-    def _current_many(self, keys: Sequence[Key]) -> tuple[list[bytes], _methods.CurrentKeys]:
-        raw = _all_encoded(keys)
-        return raw, _methods.CurrentKeys(self._name, raw)
+    def _current_many(self, keys: Sequence[Key]) -> tuple[_Batch, _methods.CurrentKeys]:
+        batch = _Batch(keys)
+        return batch, _methods.CurrentKeys(self._name, batch.sent)
 
     def _advance(self, key: Key, to: int) -> tuple[list[bytes], _methods.AdvanceKey]:
         raw = encoded(key)
@@ -95,12 +96,13 @@ class Keyspace(AnyKeyspace):
         key, in order. A key that occurs twice gets numbers twice, in that order, unless its first item had to be retried. Any
         number of keys; more than 10,000, or more than 128 KiB of them, go in several requests, one after the other.
 
-        Raises what `next` raises for a wrong key or count before anything is sent; Unreachable, DeadlineExceeded or BadAnswer
-        if no item got a response.
+        A key of another size has Refused with KEY_SIZE in its place, and is not sent.
+
+        Raises CountOutOfRange and TypeError before anything is sent; Unreachable, DeadlineExceeded or BadAnswer if no item got
+        a response.
         """
-        raw, method = self._next_many(keys)
-        counts = [1] * len(raw) if counts is None else counts
-        return self._client._run_keys(self._home, raw, counts, deadline, method).many()
+        batch, sent, method = self._next_many(keys, counts)
+        return batch.joined(self._client._run_keys(self._home, batch.sent, sent, deadline, method).many())
 
     def current(self, key: Key, *, deadline: float | None = None) -> Current:
         """Reads the last number of a key, or an upper bound of it. Moves nothing. Raises what `next` raises."""
@@ -109,8 +111,8 @@ class Keyspace(AnyKeyspace):
 
     def current_many(self, keys: Sequence[Key], *, deadline: float | None = None) -> list[Current | SeqError]:
         """Reads the last number of each key, in requests as those of `next_many`. Moves nothing."""
-        raw, method = self._current_many(keys)
-        return self._client._run_keys(self._home, raw, [1] * len(raw), deadline, method).many()
+        batch, method = self._current_many(keys)
+        return batch.joined(self._client._run_keys(self._home, batch.sent, [1] * len(batch.sent), deadline, method).many())
 
     def advance(self, key: Key, to: int, *, deadline: float | None = None) -> int:
         """Raises a key to a number, 0 to 2**62, so that its next number is above it: for imports. Idempotent.
@@ -143,9 +145,8 @@ class AsyncKeyspace(AnyKeyspace):
         self, keys: Sequence[Key], counts: Sequence[int] | None = None, *, deadline: float | None = None
     ) -> list[Allocation | SeqError]:
         """Allocates numbers for many keys; see `Keyspace.next_many`."""
-        raw, method = self._next_many(keys)
-        counts = [1] * len(raw) if counts is None else counts
-        return (await self._client._run_keys(self._home, raw, counts, deadline, method)).many()
+        batch, sent, method = self._next_many(keys, counts)
+        return batch.joined((await self._client._run_keys(self._home, batch.sent, sent, deadline, method)).many())
 
     async def current(self, key: Key, *, deadline: float | None = None) -> Current:
         """Reads the last number of a key; see `Keyspace.current`."""
@@ -154,8 +155,9 @@ class AsyncKeyspace(AnyKeyspace):
 
     async def current_many(self, keys: Sequence[Key], *, deadline: float | None = None) -> list[Current | SeqError]:
         """Reads the last number of each key; see `Keyspace.current_many`."""
-        raw, method = self._current_many(keys)
-        return (await self._client._run_keys(self._home, raw, [1] * len(raw), deadline, method)).many()
+        batch, method = self._current_many(keys)
+        call = await self._client._run_keys(self._home, batch.sent, [1] * len(batch.sent), deadline, method)
+        return batch.joined(call.many())
 
     async def advance(self, key: Key, to: int, *, deadline: float | None = None) -> int:
         """Raises a key to a number, so that its next number is above it; see `Keyspace.advance`."""
@@ -185,8 +187,28 @@ def encoded(key: Key) -> bytes:
     return raw
 
 
-def _all_encoded(keys: Sequence[Key]) -> list[bytes]:
-    if isinstance(keys, str | bytes):
-        # Both are sequences: of letters, and of ints.
-        raise TypeError(f"keys are a sequence of str or bytes, not one {type(keys).__name__}")
-    return [encoded(key) for key in keys]
+class _Batch:
+    """The keys of a batch. A key of another size is not sent, and has its refusal in its place."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        """Raises TypeError for a key that is neither str nor bytes, and for a single key."""
+        if isinstance(keys, str | bytes):
+            # Both are sequences: of letters, and of ints.
+            raise TypeError(f"keys are a sequence of str or bytes, not one {type(keys).__name__}")
+        self.sent: list[bytes] = []
+        self._refused: list[SeqError | None] = []
+        for key in keys:
+            try:
+                self.sent.append(encoded(key))
+                self._refused.append(None)
+            except Refused as refused:
+                self._refused.append(refused)
+
+    def counts(self, counts: Sequence[int]) -> list[int]:
+        """The counts of the keys that are sent. Raises ValueError if there are more or fewer counts than keys."""
+        return [count for count, refused in zip(counts, self._refused, strict=True) if refused is None]
+
+    def joined(self, results: list[Result | SeqError]) -> list[Result | SeqError]:
+        """The results of all keys, from those of the keys that were sent."""
+        sent = iter(results)
+        return [next(sent) if refused is None else refused for refused in self._refused]

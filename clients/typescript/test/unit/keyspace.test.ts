@@ -174,8 +174,10 @@ test("keys of other sizes and kinds are refused before anything is sent", async 
     await assert.rejects(keys.next(wrong), sizes);
     await assert.rejects(keys.current(wrong), sizes);
     await assert.rejects(keys.advance(wrong, 5n), sizes);
-    await assert.rejects(keys.nextMany(["a", wrong]), sizes);
-    await assert.rejects(keys.currentMany(["a", wrong]), sizes);
+    for (const batch of [keys.nextMany([wrong, wrong]), keys.currentMany([wrong, wrong])]) {
+      const results = await batch;
+      assert.ok(results.length === 2 && results.every(sizes));
+    }
   }
   for (const wrong of [42, null, ["a"], "half \ud800"]) {
     await assert.rejects(keys.next(wrong as string), TypeError);

@@ -96,7 +96,7 @@ async fn each_set_has_a_budget_of_its_own() {
     let (mut forwarded, addr) = (Attempts::new(&shared, in_an_hour()), ADDR.into());
     forwarded.target(11).unwrap();
     let unavailable = Refusal::SetUnavailable { section: SectionId(1), set: SetId(1) };
-    let error = forwarded.prepare_retry(Some(11), &addr, to_status(&unavailable)).await.unwrap_err();
+    let error = forwarded.prepare_retry(Some(Place::Uid(11)), &addr, to_status(&unavailable)).await.unwrap_err();
     let CallError::SetUnavailable(error) = error else { panic!("{error:?}") };
     assert_eq!((error.uid, error.set, error.name.as_str()), (Some(11), 1, "set-1"));
     assert!(error.retry_after.is_some() && !error.may_have_applied);
@@ -114,13 +114,13 @@ async fn a_move_is_followed_without_backoff_and_budget_only_if_it_is_newer() {
     let began = Instant::now();
     // A claim that is not newer than the request's route leads to a retry, for which there is no budget.
     for since in [4, 5] {
-        let error = attempts.prepare_retry(Some(1), &addr, moved(2, since)).await.unwrap_err();
+        let error = attempts.prepare_retry(Some(Place::Uid(1)), &addr, moved(2, since)).await.unwrap_err();
         assert!(matches!(&error, CallError::Refused(refused) if refused.reason == Reason::Moved), "{error:?}");
         assert!(error.is_retryable());
     }
     let set = |shared: &Shared| shared.routes.load().route(1).map(|route| (route.set, route.epoch.0));
     assert_eq!(set(&shared), Some((SetIndex(0), 5)));
-    attempts.prepare_retry(Some(1), &addr, moved(2, 6)).await.unwrap();
+    attempts.prepare_retry(Some(Place::Uid(1)), &addr, moved(2, 6)).await.unwrap();
     assert_eq!(set(&shared), Some((SetIndex(1), 6)));
     assert_eq!(Instant::now(), began, "no backoff");
     // The next request carries the claim's epoch.
@@ -131,8 +131,8 @@ async fn a_move_is_followed_without_backoff_and_budget_only_if_it_is_newer() {
         let refusal = Refusal::Moved { section: SectionId(0), set: SetId(1), since: Epoch(since) };
         seq_proto::status::to_item(0, &refusal)
     };
-    attempts.prepare_item_retry(1, &addr, item(6)).await.unwrap_err();
-    attempts.prepare_item_retry(1, &addr, item(7)).await.unwrap();
+    attempts.prepare_item_retry(Place::Uid(1), &addr, item(6)).await.unwrap_err();
+    attempts.prepare_item_retry(Place::Uid(1), &addr, item(7)).await.unwrap();
     assert_eq!(set(&shared), Some((SetIndex(0), 7)));
 }
 
@@ -144,11 +144,11 @@ async fn moves_that_a_call_follows_at_once_are_bounded() {
     for hop in 0..u64::from(MAX_FOLLOWED) {
         attempts.target(1).unwrap();
         exhaust(&attempts);
-        attempts.prepare_retry(Some(1), &addr, moved(1 + hop % 2, 6 + hop)).await.unwrap();
+        attempts.prepare_retry(Some(Place::Uid(1)), &addr, moved(1 + hop % 2, 6 + hop)).await.unwrap();
     }
     attempts.target(1).unwrap();
     exhaust(&attempts);
-    attempts.prepare_retry(Some(1), &addr, moved(1, 100)).await.unwrap_err();
+    attempts.prepare_retry(Some(Place::Uid(1)), &addr, moved(1, 100)).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +156,7 @@ async fn a_set_without_routes_is_asked_for_all_of_them_once_in_a_while() {
     let shared = shared();
     let mut attempts = Attempts::new(&shared, in_an_hour());
     // A node of another set forwards for a set without addresses.
-    shared.routes.adopt_claims(&[(1, Claim { set: SetId(9), since: Epoch(9) })]);
+    shared.routes.adopt_claims(&[(Place::Uid(1), Claim { set: SetId(9), since: Epoch(9) })]);
     let target = attempts.target(1).unwrap();
     assert!(["set-1:1", "set-2:1"].contains(&&*target.addr), "{}", target.addr);
     assert_eq!((target.route_version, target.epoch), (Some(1), 9));

@@ -335,7 +335,7 @@ proptest! {
                 Op::Claim(which) => {
                     let (section, (set, since)) = *which.get(&truths.iter().collect::<Vec<_>>());
                     let claim = Claim { set: SetId(set + 1), since: Epoch(*since) };
-                    routes.adopt_claims(&[(u64::from(*section) * 10, claim)]);
+                    routes.adopt_claims(&[(Place::Uid(u64::from(*section) * 10), claim)]);
                 }
             }
             for (section, (was, is)) in (0..).zip(before.iter().zip(&known(&routes))) {

@@ -22,7 +22,7 @@ use super::world::World;
 const MAX_SEEN: usize = 4_096;
 
 /// Limit on the messages in flight on one stream. A real server has the same limit.
-const MAX_HELD: usize = 512;
+pub(super) const MAX_HELD: usize = 512;
 
 /// A request as a fake server received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,9 @@ pub struct Seen {
     pub method: &'static str,
     /// The requested uids.
     pub uids: Vec<u64>,
-    /// Newest epochs of the uids' sections that the caller knows, one for each uid.
+    /// The requested keys.
+    pub keys: Vec<Vec<u8>>,
+    /// Newest epochs of the items' sections that the caller knows, one for each item.
     pub epochs: Vec<u64>,
     /// Version of the caller's routes, if it keeps routes.
     pub route_version: Option<u64>,
@@ -74,6 +76,7 @@ pub(super) struct Faults {
     /// Refusal of one request in so many, if the refusals of single requests are used up.
     pub(super) one_in: Option<(u64, Status)>,
     pub(super) uids: HashMap<u64, VecDeque<Refusal>>,
+    pub(super) keys: HashMap<Vec<u8>, VecDeque<Refusal>>,
     /// Fault of the next response to which it applies.
     pub(super) corruption: Option<Corruption>,
     pub(super) delay: Duration,
@@ -90,7 +93,7 @@ pub(super) struct Service {
 }
 
 impl Node {
-    /// Records a request, then injects the configured faults.
+    /// Records a request for uids or ids, then injects the configured faults.
     pub(super) async fn admit(
         &self,
         method: &'static str,
@@ -99,6 +102,13 @@ impl Node {
         route_version: Option<u64>,
         has_deadline: bool,
     ) -> Result<(), Status> {
+        let (uids, epochs) = (uids.to_vec(), epochs.to_vec());
+        self.record(Seen { method, uids, keys: Vec::new(), epochs, route_version, has_deadline }).await
+    }
+
+    /// Records a request, then injects the configured faults.
+    pub(super) async fn record(&self, request: Seen) -> Result<(), Status> {
+        let items = request.uids.len() + request.keys.len();
         // The faults are read before the request is visible in `seen`, because a test that has seen the request may
         // already set other faults for the next request.
         let (refusal, delay) = {
@@ -114,11 +124,11 @@ impl Node {
             if seen.len() == MAX_SEEN {
                 seen.pop_front();
             }
-            seen.push_back(Seen { method, uids: uids.to_vec(), epochs: epochs.to_vec(), route_version, has_deadline });
+            seen.push_back(request);
         }
         self.received.send_modify(|received| {
             received.requests += 1;
-            received.items += uids.len() as u64;
+            received.items += items as u64;
         });
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
@@ -133,8 +143,18 @@ impl Node {
         faults.uids.get_mut(&uid).and_then(VecDeque::pop_front).map_or(Ok(()), Err)
     }
 
+    pub(super) fn check_key(&self, key: &[u8]) -> Result<(), Refusal> {
+        let mut faults = self.faults.lock();
+        faults.keys.get_mut(key).and_then(VecDeque::pop_front).map_or(Ok(()), Err)
+    }
+
+    /// Returns whether the server implements streams.
+    pub(super) fn has_streams(&self) -> bool {
+        !self.faults.lock().no_streams
+    }
+
     /// Returns whether a response gets the fault `which`. A fault is used up by one response.
-    fn corrupts(&self, which: Corruption) -> bool {
+    pub(super) fn corrupts(&self, which: Corruption) -> bool {
         self.faults.lock().corruption.take_if(|planted| *planted == which).is_some()
     }
 
@@ -144,7 +164,7 @@ impl Node {
 }
 
 impl Service {
-    fn routes(&self, version: Option<u64>) -> Option<v1::Routes> {
+    pub(super) fn routes(&self, version: Option<u64>) -> Option<v1::Routes> {
         let version = version.filter(|_| self.node.has_routes())?;
         self.world.routes_since(self.set, RouteVersion(version)).as_ref().map(v1::Routes::from)
     }
@@ -187,7 +207,7 @@ impl Service {
 }
 
 /// Converts the refusal of a whole message to the refusal of one item, for a response on a stream.
-fn refusal(status: &Status) -> v1::ItemError {
+pub(super) fn refusal(status: &Status) -> v1::ItemError {
     let details = status.get_error_details();
     let retry_after = details.retry_info().and_then(|retry| retry.retry_delay);
     v1::ItemError {
@@ -198,6 +218,13 @@ fn refusal(status: &Status) -> v1::ItemError {
         retry_after_ms: retry_after.map_or(0, |after| after.as_millis() as u32),
         ..v1::ItemError::default()
     }
+}
+
+/// Replaces the refusals of items that a real server would keep pending until their deadline, in a response to a
+/// message with `now_only`.
+pub(super) fn refuse_waits(response: &mut v1::NextManyResponse) {
+    let waits = |item: &&mut v1::ItemError| item.reason == Reason::Unserved || item.reason == Reason::StaleEpoch;
+    response.errors.iter_mut().filter(waits).for_each(|item| *item = status::would_wait(item.index));
 }
 
 pub(super) fn has_deadline<M>(request: &Request<M>) -> bool {
@@ -234,7 +261,7 @@ impl SequenceService for Service {
         &self,
         request: Request<Streaming<v1::NextStreamRequest>>,
     ) -> Result<Response<Self::NextStreamStream>, Status> {
-        if self.node.faults.lock().no_streams {
+        if !self.node.has_streams() {
             return Err(Status::unimplemented(""));
         }
         let service = self.clone();
@@ -247,16 +274,8 @@ impl SequenceService for Service {
                     service.next_many_response(request.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
                 let outcome = match response {
                     Ok(mut response) => {
-                        // A real server would keep these items pending until their deadline.
-                        let held = |item: &&mut v1::ItemError| {
-                            item.reason == Reason::Unserved || item.reason == Reason::StaleEpoch
-                        };
                         if now_only {
-                            response
-                                .errors
-                                .iter_mut()
-                                .filter(held)
-                                .for_each(|item| *item = status::would_wait(item.index));
+                            refuse_waits(&mut response);
                         }
                         Outcome::Response(response)
                     }
@@ -337,6 +356,6 @@ impl SequenceService for Service {
     }
 }
 
-fn exactness(exact: bool) -> v1::Exactness {
+pub(super) fn exactness(exact: bool) -> v1::Exactness {
     if exact { v1::Exactness::Exact } else { v1::Exactness::UpperBound }
 }

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use seq_core::keyspace::{Hashing, KeyHash, Seed};
+use seq_core::keyspace::{Bucket, Hashing, KeyHash, Seed};
 use seq_core::layout::{Lanes, SectionRun};
 use seq_core::route::{Adopted, Route, RouteNode, RouteRun, RouteSet, RouteTable, RouteUpdate};
 use seq_core::series::Series;
@@ -238,6 +238,17 @@ impl World {
     /// If the cluster has too many keyspaces.
     pub fn create_keyspace(&self, name: &str, seed: Seed) -> SectionRun {
         self.state.lock().append(name, Vec::new(), Lanes::of_keyspace(Hashing::new(seed)))
+    }
+
+    /// Returns the section of a key's bucket.
+    ///
+    /// # Panics
+    /// If the cluster has no such keyspace.
+    pub(super) fn bucket_of(&self, keyspace: &str, key: &[u8]) -> SectionId {
+        let series = self.series();
+        let found = series.iter().find(|series| series.name == keyspace && series.is_keyspace());
+        let buckets = found.expect("a keyspace of the cluster").sections;
+        SectionId(buckets.first.0 + u32::from(Bucket::of(key).index()))
     }
 
     /// Applies a request to the series.

@@ -1,5 +1,6 @@
 //! Reasons to refuse a request for keys. A refused request has moved no counter.
 
+use seq_api::keys::KeyRefused;
 use seq_core::{Refusal, limits};
 use seq_proto::{Reason, status, v1};
 use tonic::Status;
@@ -65,6 +66,14 @@ impl KeyRefusal {
             Refusal::AlreadyPast { .. } => KeyRefusal::AlreadyPast { key: key() },
             Refusal::Exhausted { count, .. } => KeyRefusal::Exhausted { key: key(), count },
             refusal => KeyRefusal::Numbers(refusal),
+        }
+    }
+
+    /// Returns the refusal of an item of a request for whole keys.
+    pub(crate) fn of_whole(refused: KeyRefused, keyspace: &str, key: &[u8]) -> KeyRefusal {
+        match refused {
+            KeyRefused::OtherTenants => KeyRefusal::other_tenants(keyspace, key),
+            KeyRefused::Numbers(refusal) => KeyRefusal::of(refusal, key),
         }
     }
 

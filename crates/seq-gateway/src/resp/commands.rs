@@ -395,7 +395,8 @@ async fn incr<F: SequenceService>(
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some(counter) = counters::find(endpoint, invocation.get(1), replies) else { return };
+    let keyspace = endpoint.keyspace();
+    let Some(counter) = counters::find(endpoint, &keyspace, invocation.get(1), replies) else { return };
     let Some(count) = amount(invocation, replies) else { return };
     match counter.next(endpoint, caller, invocation.call(), count).await {
         Ok(allocation) => replies.integer(allocation.value.0),

@@ -310,13 +310,13 @@ async fn invalid_commands_get_an_error_and_move_nothing() {
         > INCRBY seq:1 one
         -ERR value is not an integer or out of range
         > INCR foo
-        -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+        -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
         > INCR seq:
-        -ERR 'seq:' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+        -ERR 'seq:' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
         > INCR seq:-1
-        -ERR 'seq:-1' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+        -ERR 'seq:-1' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
         > INCR seq:18446744073709551616
-        -ERR 'seq:18446744073709551616' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+        -ERR 'seq:18446744073709551616' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
         > INCR seq:1000
         -ERR uid 1000 is outside the set's uids 0..1000
         > GET seq:1000

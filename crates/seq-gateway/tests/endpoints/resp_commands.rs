@@ -59,7 +59,7 @@ async fn a_transaction_is_a_batch() {
             +QUEUED
             *4
             :12
-            -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+            -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
             -ERR count 0 is not in 1..=1000000
             :13
         "#]],

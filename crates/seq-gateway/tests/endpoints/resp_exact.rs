@@ -82,7 +82,7 @@ async fn reads_take_bounds_and_seq_get_tells_them() {
             exact
             :1
             > SEQ.GET seq:
-            -ERR 'seq:' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+            -ERR 'seq:' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
             > SEQ.GET seq:1000
             -ERR uid 1000 is outside the set's uids 0..1000
         "#]],
@@ -142,7 +142,7 @@ async fn reads_without_bounds_state_numbers_that_were_given() {
             exact
             :1
             > SEQ.GET seq:
-            -ERR 'seq:' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+            -ERR 'seq:' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
             > SEQ.GET seq:1000
             -ERR uid 1000 is outside the set's uids 0..1000
         "#]],
@@ -199,7 +199,7 @@ async fn seq_next_states_what_the_other_protocols_do() {
             > SEQ.NEXT
             -ERR wrong number of arguments for 'seq.next' command
             > SEQ.NEXT foo
-            -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+            -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
             > SEQ.NEXT seq:1000
             -ERR uid 1000 is outside the set's uids 0..1000
             > INCR seq:2
@@ -274,7 +274,7 @@ async fn setnx_raises_where_there_was_no_number() {
             > SETNX seq:8 -1
             -ERR value is not an integer or out of range
             > SETNX foo 1
-            -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+            -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
             > SETNX seq:1000 1
             -ERR uid 1000 is outside the set's uids 0..1000
             > SETNX seq:8
@@ -311,7 +311,7 @@ async fn mset_is_a_set_for_each_key() {
             $2
             20
             > MSET seq:2 11 foo 1
-            -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+            -ERR 'foo' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
             > MSET seq:2 11 seq:4 x
             -ERR value is not an integer or out of range
             > MSET seq:2 11 seq:4

@@ -377,7 +377,7 @@ async fn the_prefix_is_a_setting() {
         > INCR ids/orders
         :1
         > INCR id:orders
-        -ERR 'id:orders' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+        -ERR 'id:orders' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
         > SEQ.ID id:orders
         -ERR 'id:orders' names no series: a key is a prefix and a name, as in ids/orders, or ids/media:7
     "#]],
@@ -394,9 +394,9 @@ async fn the_prefix_is_a_setting() {
         script,
         expect![[r#"
         > INCR id:orders
-        -ERR 'id:orders' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+        -ERR 'id:orders' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
         > GET orders
-        -ERR 'orders' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace
+        -ERR 'orders' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace
         > SEQ.ID id:orders
         -ERR SEQ.ID is refused: redis.id_prefix is empty, so no key names a series
     "#]],

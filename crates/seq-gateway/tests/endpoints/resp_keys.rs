@@ -361,7 +361,7 @@ async fn a_keyspace_must_exist_and_a_node_without_routes_knows_none() {
     port.twin.route(1);
     assert_eq!(port.call().await.ask("INCR conv:42\r\n").await, ":1\r\n");
     let port = Port::open();
-    let refused = "-ERR 'conv:42' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace\r\n";
+    let refused = "-ERR 'conv:42' is no sequence: a key is a prefix and a uid, as in seq:42; for keys of any bytes, set redis.keyspace to the name of a keyspace\r\n";
     let replies = port.call().await.ask(commands).await;
     assert_eq!(replies, format!("{refused}{refused}*1\r\n$-1\r\n{refused}{refused}"));
 }

@@ -1,5 +1,7 @@
 //! The sequence service of a proxy. It sends every call to the owner with an SDK client.
 //!
+//! Keys are sent as the caller sent them, because only AllocSvrs know the seeds under which they are hashed (`keys.rs`).
+//!
 //! A request for ids is sent to a node unchanged, and that node chooses the lane, because a proxy does not know which
 //! lanes can be served now.
 //!
@@ -10,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_api::ids::{IdRequest, IdSeries};
+use seq_api::keys::{KeyRefused, Keyspace, WholeKey};
 use seq_api::metrics::order_violations;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_client::{CallError, Client, CurrentId, Id, Series, Shape};
@@ -20,6 +23,8 @@ use seq_proto::Reason;
 use seq_proto::refusals::{Details, RefusedItem};
 use seq_proto::series::SeriesShape;
 use tokio::time::Instant;
+
+use super::keys;
 
 /// The service of one serving thread. Its clones share one client.
 #[derive(Clone)]
@@ -35,7 +40,7 @@ impl ProxyService {
         ProxyService { client, violations: order_violations(name, "response") }
     }
 
-    fn client(&self, call: Call) -> Client {
+    pub(super) fn client(&self, call: Call) -> Client {
         let remaining: Duration = call.deadline.saturating_duration_since(Instant::now());
         self.client.with_deadline(remaining)
     }
@@ -43,14 +48,26 @@ impl ProxyService {
     /// Returns the refusal that the caller gets for a call that failed with `error`. If the call was an advance, `to`
     /// is the number to which the uid was to be advanced.
     fn refusal(&self, error: &CallError, (uid, count): (Uid, u32), to: Option<u64>) -> Refusal {
-        if error.is_out_of_order() {
-            self.violations.increment(1);
-            tracing::error!(%error, "the order of numbers is violated");
-        }
         let view = self.client.section_of(uid.0);
         let of_lane = layout::locate(uid).map(|(section, _)| section);
         let section = view.map(|view| view.section).or(of_lane).unwrap_or(SectionId(0));
         let owner = view.and_then(|view| view.owner).unwrap_or(NodeId(0));
+        self.refusal_in((section, owner), error, (uid, count), to)
+    }
+
+    /// Returns the refusal for a call for the counter of a section, as [`ProxyService::refusal`] does. The uid of a key
+    /// is 0, because endpoints name the key in its place.
+    pub(super) fn refusal_in(
+        &self,
+        (section, owner): (SectionId, NodeId),
+        error: &CallError,
+        (uid, count): (Uid, u32),
+        to: Option<u64>,
+    ) -> Refusal {
+        if error.is_out_of_order() {
+            self.violations.increment(1);
+            tracing::error!(%error, "the order of numbers is violated");
+        }
         let known = self.client.known_uids();
         let uids = known.first().map_or(0, |uids| uids.start)..known.last().map_or(0, |uids| uids.end);
         let about = RefusedItem { uid, count, to, epoch: Epoch(0), section, owner, uids };
@@ -114,12 +131,12 @@ fn served(series: &Series) -> Arc<IdSeries> {
     Arc::new(IdSeries::new(series.record(), shape, named_lanes, ahead_ms))
 }
 
-fn allocation(given: seq_client::Allocation) -> Allocation {
+pub(super) fn allocation(given: seq_client::Allocation) -> Allocation {
     let seq_client::Allocation { value, prev, epoch, lost, .. } = given;
     Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost }
 }
 
-fn current(read: seq_client::Current) -> Current {
+pub(super) fn current(read: seq_client::Current) -> Current {
     Current { reading: Reading { value: Seq(read.value), exact: read.exact }, epoch: Epoch(read.epoch) }
 }
 
@@ -216,6 +233,38 @@ impl SequenceService for ProxyService {
 
     fn all_series(&self) -> Vec<Arc<IdSeries>> {
         self.client.all_known_series().iter().map(served).collect()
+    }
+
+    fn keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
+        self.client.known_keyspace(name).map(|keyspace| Arc::new(keys::served(&keyspace)))
+    }
+
+    async fn next_whole_keys(
+        &self,
+        call: Call,
+        keyspace: &Keyspace,
+        keys: &[WholeKey<'_>],
+    ) -> Vec<Result<Allocation, KeyRefused>> {
+        self.next_keys_at_owners(call, keyspace, keys).await
+    }
+
+    async fn current_whole_keys(
+        &self,
+        call: Call,
+        keyspace: &Keyspace,
+        keys: &[WholeKey<'_>],
+    ) -> Vec<Result<Current, KeyRefused>> {
+        self.current_keys_at_owners(call, keyspace, keys).await
+    }
+
+    async fn advance_whole_key(
+        &self,
+        call: Call,
+        keyspace: &Keyspace,
+        key: WholeKey<'_>,
+        to: Target,
+    ) -> Result<Epoch, KeyRefused> {
+        self.advance_key_at_owner(call, keyspace, key, to).await
     }
 
     fn route_version(&self) -> RouteVersion {

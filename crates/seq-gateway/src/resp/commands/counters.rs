@@ -4,9 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use seq_api::keys::{HashedKey, KeyedItem, KeyedItems, Keyspace};
+use seq_api::keys::{KeyRefused, Keyspace, WholeKey};
 use seq_api::service::{Allocation, Call, Current, Item, SequenceService};
-use seq_core::{Count, Epoch, Refusal, Target, Uid};
+use seq_core::{Count, Epoch, Target, Uid};
 use seq_proto::Reason;
 use seq_tenant::Caller;
 
@@ -14,6 +14,9 @@ use super::{keys, loading, refuse, refuse_key};
 use crate::keys::{KeyRefusal, admit, admitted_item, checked, one};
 use crate::resp::encode::{Excerpt, Replies};
 use crate::resp::{Endpoint, Node};
+
+/// The result of [`Endpoint::keyspace`].
+pub(super) type FoundKeyspace = Result<Option<Arc<Keyspace>>, KeyRefusal>;
 
 /// A counter that a key of Redis names.
 #[derive(Clone, Copy)]
@@ -28,21 +31,20 @@ pub(super) enum Counter<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Key<'a> {
     pub(super) bytes: &'a [u8],
-    /// Digest of the seed of the keyspace.
-    digest: u64,
-    hashed: HashedKey,
+    keyspace: &'a Keyspace,
 }
 
 /// End of the error of a key that would be a key of the keyspace if the settings named one.
-const WITHOUT_KEYSPACE: &str = "; for keys of any bytes, set redis.keyspace at the AllocSvrs to the name of a keyspace";
+const WITHOUT_KEYSPACE: &str = "; for keys of any bytes, set redis.keyspace to the name of a keyspace";
 
-/// Finds the counter that a key names. Encodes an error if the key names no counter, or if the keyspace is not known.
+/// Finds the counter that a key names. `keyspace` is the result of [`Endpoint::keyspace`]. Encodes an error if the key names no counter, or if the keyspace is not known.
 pub(super) fn find<'a, F: SequenceService>(
     endpoint: &Endpoint<F>,
+    keyspace: &'a FoundKeyspace,
     key: &'a [u8],
     replies: &mut Replies,
 ) -> Option<Counter<'a>> {
-    match resolve(&endpoint.node, &endpoint.keyspace(), key) {
+    match resolve(&endpoint.node, keyspace, key) {
         Ok(Some(counter)) => return Some(counter),
         Ok(None) => {
             let keys = keys(&endpoint.node, None);
@@ -61,11 +63,10 @@ pub(super) fn find<'a, F: SequenceService>(
 /// settings name no keyspace. `keyspace` is the result of [`Endpoint::keyspace`].
 ///
 /// # Errors
-/// The error of `keyspace`, [`KeyRefusal::KeySize`], or [`Refusal::Unserved`] while the node does not know the seed of
-/// the keyspace.
+/// The error of `keyspace`, or [`KeyRefusal::KeySize`].
 pub(super) fn resolve<'a>(
     node: &Node,
-    keyspace: &Result<Option<Arc<Keyspace>>, KeyRefusal>,
+    keyspace: &'a FoundKeyspace,
     bytes: &'a [u8],
 ) -> Result<Option<Counter<'a>>, KeyRefusal> {
     let keys = keys(node, None);
@@ -76,21 +77,18 @@ pub(super) fn resolve<'a>(
         return Ok(None);
     }
     let Some(keyspace) = keyspace.as_ref().map_err(KeyRefusal::clone)? else { return Ok(None) };
-    let hashed = keyspace.locate(checked(bytes)?).ok_or(Refusal::Unserved { section: keyspace.buckets.first })?;
-    Ok(Some(Counter::Key(Key { bytes, digest: keyspace.hashing.digest(), hashed })))
+    Ok(Some(Counter::Key(Key { bytes: checked(bytes)?, keyspace })))
 }
 
 impl Key<'_> {
-    /// Returns a request for the keys, which are of one keyspace. It has no items if there are no keys.
-    pub(super) fn items(keys: &[Key<'_>], count: Count) -> KeyedItems {
-        let digest = keys.first().map_or(0, |key| key.digest);
-        let items = keys.iter().map(|key| KeyedItem { key: key.hashed, count, epoch: Epoch(0) }).collect();
-        KeyedItems { digest, items }
+    /// Returns the item of a request for the key.
+    pub(super) fn item(&self, count: Count) -> WholeKey<'_> {
+        WholeKey { key: self.bytes, count, epoch: Epoch(0) }
     }
 
     /// Returns the refusal of a request for the key.
-    pub(super) fn refused(self, refusal: Refusal) -> KeyRefusal {
-        KeyRefusal::of(refusal, self.bytes)
+    pub(super) fn refused(self, refused: KeyRefused) -> KeyRefusal {
+        KeyRefusal::of_whole(refused, &self.keyspace.name, self.bytes)
     }
 }
 
@@ -113,8 +111,8 @@ impl Counter<'_> {
                 let mut admitted = [Ok(admitted_item(count))];
                 caller.admit_counts(&mut admitted);
                 let [admitted] = admitted;
-                let items = Key::items(&[key], admitted?.count);
-                one(endpoint.service.next_keys(call, items).await).map_err(|refusal| key.refused(refusal))
+                let given = endpoint.service.next_whole_keys(call, key.keyspace, &[key.item(admitted?.count)]).await;
+                one(given).map_err(|refused| key.refused(refused))
             }
         }
     }
@@ -134,8 +132,8 @@ impl Counter<'_> {
             }
             Counter::Key(key) => {
                 admit(caller, &endpoint.node.config.keyspace, key.bytes)?;
-                let items = Key::items(&[key], Count::ONE);
-                one(endpoint.service.current_keys(call, items).await).map_err(|refusal| key.refused(refusal))
+                let read = endpoint.service.current_whole_keys(call, key.keyspace, &[key.item(Count::ONE)]).await;
+                one(read).map_err(|refused| key.refused(refused))
             }
         }
     }
@@ -156,12 +154,12 @@ impl Counter<'_> {
             }
             Counter::Key(key) => {
                 admit(caller, &endpoint.node.config.keyspace, key.bytes)?;
-                let (items, refused) = (Key::items(&[key], Count::ONE), |refusal| key.refused(refusal));
+                let (item, refused) = (key.item(Count::ONE), |refused| key.refused(refused));
                 if caller.is_limited() {
-                    let current = one(service.current_keys(call, items.clone()).await).map_err(refused)?;
-                    caller.admit_distance(current.reading.value, to.seq())?;
+                    let read = service.current_whole_keys(call, key.keyspace, &[item]).await;
+                    caller.admit_distance(one(read).map_err(refused)?.reading.value, to.seq())?;
                 }
-                one(service.advance_keys(call, items, to).await).map_err(refused)?;
+                service.advance_whole_key(call, key.keyspace, item, to).await.map_err(refused)?;
             }
         }
         Ok(())

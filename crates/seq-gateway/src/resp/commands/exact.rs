@@ -17,7 +17,8 @@ pub(super) async fn next<F: SequenceService>(
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some(counter) = counters::find(endpoint, invocation.get(1), replies) else { return };
+    let keyspace = endpoint.keyspace();
+    let Some(counter) = counters::find(endpoint, &keyspace, invocation.get(1), replies) else { return };
     let amount = match invocation.args.count() {
         2 => Some(1),
         3 => integer(invocation.get(2)),
@@ -49,7 +50,8 @@ pub(super) async fn get<F: SequenceService>(
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some((_, current)) = reads::current(endpoint, caller, invocation, replies).await else { return };
+    let keyspace = endpoint.keyspace();
+    let Some((_, current)) = reads::current(endpoint, caller, invocation, &keyspace, replies).await else { return };
     replies.array(3);
     replies.integer(current.reading.value.0);
     replies.bulk(if current.reading.exact { b"exact" } else { b"upper_bound" });

@@ -4,7 +4,7 @@ use seq_api::service::{Current, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal};
 use seq_tenant::Caller;
 
-use super::counters::{self, Counter, Key};
+use super::counters::{self, Counter, FoundKeyspace};
 use super::{Invocation, ids, loading, refuse, refuse_key};
 use crate::keys::KeyRefusal;
 use crate::resp::Endpoint;
@@ -40,7 +40,8 @@ pub(super) async fn get<F: SequenceService>(
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some((counter, current)) = current(endpoint, caller, invocation, replies).await else { return };
+    let keyspace = endpoint.keyspace();
+    let Some((counter, current)) = current(endpoint, caller, invocation, &keyspace, replies).await else { return };
     match value(endpoint, &current) {
         Ok(value) => replies.value(value),
         Err(bound) => inexact(replies, counter, bound),
@@ -53,9 +54,10 @@ pub(super) async fn current<'a, F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
     invocation: &Invocation<'a, '_>,
+    keyspace: &'a FoundKeyspace,
     replies: &mut Replies,
 ) -> Option<(Counter<'a>, Current)> {
-    let counter = counters::find(endpoint, invocation.get(1), replies)?;
+    let counter = counters::find(endpoint, keyspace, invocation.get(1), replies)?;
     if endpoint.has_no_routes() {
         loading(replies);
         return None;
@@ -114,10 +116,18 @@ async fn read<F: SequenceService>(
         return None;
     }
     let uids = uids.into_iter().map(|(uid, _)| Counter::Uid(uid));
-    let mut read: Vec<_> = of_uids.into_iter().zip(uids.zip(read)).collect();
+    let of_uid = uids.zip(read.into_iter().map(|read| read.map_err(KeyRefusal::from)));
+    let mut read: Vec<_> = of_uids.into_iter().zip(of_uid).collect();
     if !keys.is_empty() {
-        let of_key = endpoint.service.current_keys(invocation.call(), Key::items(&keys, Count::ONE)).await;
-        read.extend(of_keys.into_iter().zip(keys.into_iter().map(Counter::Key).zip(of_key)));
+        // All keys are of the keyspace in the settings.
+        let keyspace = keyspace.as_ref().ok().and_then(Option::as_deref).expect("keys are of a keyspace");
+        let items: Vec<_> = keys.iter().map(|key| key.item(Count::ONE)).collect();
+        let of_key = endpoint.service.current_whole_keys(invocation.call(), keyspace, &items).await;
+        let of_key = keys
+            .iter()
+            .zip(of_key)
+            .map(|(key, read)| (Counter::Key(*key), read.map_err(|refused| key.refused(refused))));
+        read.extend(of_keys.into_iter().zip(of_key));
     }
     for (index, (counter, read)) in read {
         match read {
@@ -128,9 +138,9 @@ async fn read<F: SequenceService>(
                     return None;
                 }
             },
-            Err(Refusal::UidOutOfRange { .. }) => {}
+            Err(KeyRefusal::Numbers(Refusal::UidOutOfRange { .. })) => {}
             Err(refusal) => {
-                counter.refuse(endpoint, replies, &refusal.into());
+                counter.refuse(endpoint, replies, &refusal);
                 return None;
             }
         }

@@ -4,7 +4,7 @@ use seq_api::service::{Call, Redirects, SequenceService};
 use seq_core::{Refusal, Target};
 use seq_tenant::Caller;
 
-use super::counters::{self, Counter};
+use super::counters::{self, Counter, FoundKeyspace};
 use super::{Invocation, loading};
 use crate::keys::KeyRefusal;
 use crate::resp::Endpoint;
@@ -23,13 +23,15 @@ pub(super) async fn set<F: SequenceService>(
     let option = invocation.get(3);
     let if_none = option.eq_ignore_ascii_case(b"NX") && invocation.args.count() == 4;
     if invocation.args.count() > 3 && !if_none {
-        if counters::find(endpoint, invocation.get(1), replies).is_some() {
+        if counters::find(endpoint, &endpoint.keyspace(), invocation.get(1), replies).is_some() {
             let option = Excerpt(if option.eq_ignore_ascii_case(b"NX") { invocation.get(4) } else { option });
             replies.error("ERR", format_args!("{option} is refused: SET raises a sequence, and has no option but NX"));
         }
         return;
     }
-    let Some((counter, to)) = target(endpoint, invocation.get(1), invocation.get(2), replies) else { return };
+    let keyspace = endpoint.keyspace();
+    let arguments = (invocation.get(1), invocation.get(2));
+    let Some((counter, to)) = target(endpoint, &keyspace, arguments, replies) else { return };
     match raise(endpoint, caller, invocation.call(), (counter, to), if_none).await {
         Ok(true) => replies.simple("OK"),
         Ok(false) => replies.nil(),
@@ -44,7 +46,9 @@ pub(super) async fn setnx<F: SequenceService>(
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some((counter, to)) = target(endpoint, invocation.get(1), invocation.get(2), replies) else { return };
+    let keyspace = endpoint.keyspace();
+    let arguments = (invocation.get(1), invocation.get(2));
+    let Some((counter, to)) = target(endpoint, &keyspace, arguments, replies) else { return };
     match raise(endpoint, caller, invocation.call(), (counter, to), true).await {
         Ok(raised) => replies.integer(raised.into()),
         Err(refusal) => counter.refuse(endpoint, replies, &refusal),
@@ -62,10 +66,11 @@ pub(super) async fn mset<F: SequenceService>(
     if invocation.args.count().is_multiple_of(2) {
         return replies.error("ERR", format_args!("wrong number of arguments for 'mset' command"));
     }
+    let keyspace = endpoint.keyspace();
     let mut targets = Vec::with_capacity(invocation.args.count() / 2);
     let mut args = invocation.iter();
     while let (Some(key), Some(number)) = (args.next(), args.next()) {
-        let Some(target) = target(endpoint, key, number, replies) else { return };
+        let Some(target) = target(endpoint, &keyspace, (key, number), replies) else { return };
         targets.push(target);
     }
     let mut call = invocation.call();
@@ -83,11 +88,11 @@ pub(super) async fn mset<F: SequenceService>(
 /// writes an error to `replies` and returns `None`.
 fn target<'a, F: SequenceService>(
     endpoint: &Endpoint<F>,
-    key: &'a [u8],
-    number: &[u8],
+    keyspace: &'a FoundKeyspace,
+    (key, number): (&'a [u8], &[u8]),
     replies: &mut Replies,
 ) -> Option<(Counter<'a>, Target)> {
-    let counter = counters::find(endpoint, key, replies)?;
+    let counter = counters::find(endpoint, keyspace, key, replies)?;
     let Some(to) = integer(number) else {
         replies.error("ERR", format_args!("{NOT_AN_INTEGER}"));
         return None;
