@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use seq_core::keyspace::KeyHash;
 use seq_core::lane_clock::LaneClock;

@@ -54,7 +54,7 @@ impl RaisedSection for Owned {
         Owned::is_in_ticks(self)
     }
 
-    fn adapt_step(&self, since: Duration, most: Step) {
+    fn adapt_step(&self, since: Duration, most: seq_core::Step) {
         Owned::adapt_step(self, since, most);
     }
 

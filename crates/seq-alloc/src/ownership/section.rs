@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use seq_core::keyspace::KeyHash;
 use seq_core::lane_clock::{self, LaneClock, NotTaken};
