@@ -266,7 +266,7 @@ reasons! {
         /// The clock of the lane's owner is so far ahead of the clock of its store that the store raises no ceiling to
         /// the time of the owner's clock.
         ClockAhead = "CLOCK_AHEAD", [Unavailable], Ceiling, Unchanged, [AHEAD_MS];
-        /// The cluster has as many series or keyspaces as it may.
+        /// The cluster has as many series or keyspaces as it may, or it has a keyspace of uids already.
         TooManySeries = "TOO_MANY_SERIES", [ResourceExhausted], Never, Unchanged;
         /// The lanes do not fit the layout of the cluster.
         LayoutFull = "LAYOUT_FULL", [ResourceExhausted], Never, Unchanged;

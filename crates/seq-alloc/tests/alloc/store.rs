@@ -345,7 +345,7 @@ impl Store {
 
     /// Creates a keyspace with this seed. Returns the sections of its buckets.
     pub(crate) fn create_keyspace(&self, name: &str, seed: [u8; 16]) -> Range<u32> {
-        let create = CreateKeyspace { name: name.to_owned(), seed: Seed::new(seed), created_ms: 0 };
+        let create = CreateKeyspace { name: name.to_owned(), seed: Seed::new(seed), of_uids: false, created_ms: 0 };
         match self.state.lock().apply(&Command::CreateKeyspace(create)) {
             Answer::KeyspaceCreated(Ok(buckets)) => buckets.first.0..buckets.first.0 + buckets.sections,
             refused => panic!("{refused:?}"),
