@@ -278,7 +278,7 @@ reasons! {
         SetOutdated = "SET_OUTDATED", [FailedPrecondition], Never, Unchanged;
     }
     "Keys" {
-        /// No keyspace has this name.
+        /// No keyspace has this name, or its keys are uids, for which calls name no keyspace.
         UnknownKeyspace = "UNKNOWN_KEYSPACE", [NotFound], Never, Unchanged;
         /// The key is empty or has too many bytes.
         KeySize = "KEY_SIZE", [InvalidArgument], Never, Unchanged;
