@@ -465,7 +465,9 @@ impl Allocator {
     #[inline]
     async fn of_uid<W: OnUids>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
         match self.one(work, call, item).await {
-            Err(outside @ Refusal::UidOutOfRange { .. }) => Box::pin(self.of_sparse_uid(work, call, item, outside)).await,
+            Err(outside @ Refusal::UidOutOfRange { .. }) => {
+                Box::pin(self.of_sparse_uid(work, call, item, outside)).await
+            }
             result => result,
         }
     }

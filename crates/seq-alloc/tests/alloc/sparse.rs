@@ -167,9 +167,10 @@ async fn a_request_for_sparse_uids_is_the_request_for_any_uid() {
     let current = v1::CurrentRequest { uid: Some(u64::MAX), ..v1::CurrentRequest::default() };
     let current = client.current(current).await.unwrap().into_inner();
     assert_eq!((current.value, current.exactness()), (2, v1::Exactness::Exact));
-    let describe = |uid| one.allocator.describe_section(v1::DescribeSectionRequest {
-        which: Some(v1::describe_section_request::Which::Uid(uid)),
-    });
+    let describe = |uid| {
+        one.allocator
+            .describe_section(v1::DescribeSectionRequest { which: Some(v1::describe_section_request::Which::Uid(uid)) })
+    };
     let described = describe(LOW).unwrap()();
     assert_eq!((described.section, described.touched), (SECTIONS + bucket(LOW), 1));
 }

@@ -79,7 +79,8 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
         } else {
             let buckets = grouped(view.buckets.into());
             let kind = if view.uids { " for sparse uids" } else { "" };
-            output.line(format_args!("set {own} would create it, with {buckets} buckets{kind}; its name is permanent"))?;
+            output
+                .line(format_args!("set {own} would create it, with {buckets} buckets{kind}; its name is permanent"))?;
             plan::print(plan, output)?;
         }
     }

@@ -83,7 +83,10 @@ fn a_cluster_has_one_keyspace_of_uids() {
     assert_eq!(state.keyspace_of_uids().map(|users| (users.name.as_str(), users.sections)), Some(("users", sections)));
     assert_eq!(applied(&mut state, of_uids("users")), Ok(sections), "a repeat");
     let first = Err(CommandRefusal::KeyspaceOfUidsExists { name: "users".into() });
-    assert_eq!((state.foresee_keyspace(&of_uids("more")), applied(&mut state, of_uids("more"))), (first.clone(), first));
+    assert_eq!(
+        (state.foresee_keyspace(&of_uids("more")), applied(&mut state, of_uids("more"))),
+        (first.clone(), first)
+    );
     let exists = |name: &str| Err(CommandRefusal::SeriesExists { name: name.into(), retired: false });
     assert_eq!(applied(&mut state, keyspace("users", 7)), exists("users"), "of the other kind");
     let first = Err(CommandRefusal::KeyspaceOfUidsExists { name: "users".into() });

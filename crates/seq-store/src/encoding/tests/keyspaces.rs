@@ -27,9 +27,12 @@ fn record() -> CreateSeries {
 #[test]
 fn commands_of_keyspaces() {
     let create = CreateKeyspace { name: "a".into(), seed: Seed::new(SEED), of_uids: false, created_ms: 0x0102 };
-    checked(Command::CreateKeyspace(CreateKeyspace { of_uids: true, ..create.clone() }), expect![[r#"
+    checked(
+        Command::CreateKeyspace(CreateKeyspace { of_uids: true, ..create.clone() }),
+        expect![[r#"
         090001000000610102030405060708090a0b0c0d0e0f10010201000000000000
-        05"#]]);
+        05"#]],
+    );
     checked(
         Command::CreateKeyspace(create),
         expect![[r#"
