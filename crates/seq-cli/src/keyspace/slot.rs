@@ -43,7 +43,8 @@ pub struct SlotArgs {
 /// A usage error if the text is no uid, or if the set files declare the uid, so that it is in a section of uids.
 fn of_uid(text: &str, routes: &Routes) -> Result<Bucket, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
-    let uid: u64 = text.parse().map_err(|_| usage(format!("the keys of the keyspace are uids, and {text:?} is none")))?;
+    let uid: u64 =
+        text.parse().map_err(|_| usage(format!("the keys of the keyspace are uids, and {text:?} is none")))?;
     let (start, end) = (routes.uid_start, routes.uid_end);
     if (start..end).contains(&uid) {
         let failure = usage(format!("the set files declare uid {uid} ({start}..{end}), so it is in no bucket"));

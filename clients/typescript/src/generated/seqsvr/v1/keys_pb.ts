@@ -1,6 +1,6 @@
 // Sequence numbers of keys, which are any bytes: each key of a keyspace has a counter of its own.
 //
-// A keyspace has 16,384 buckets, which are sections, as uids have. The bucket of a key is the slot of Redis
+// A keyspace has 16,384 buckets, which are sections as those of uids are. The bucket of a key is the slot of Redis
 // Cluster: CRC16 (XMODEM) modulo 16,384 of the key, or of the part between the first `{` and the next `}` if there is
 // one and it is not empty. Within its bucket, a key is identified by a hash under a secret seed, and the key is not
 // stored.
@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file seqsvr/v1/keys.proto.
  */
 export const file_seqsvr_v1_keys: GenFile = /*@__PURE__*/
-  fileDesc("ChRzZXFzdnIvdjEva2V5cy5wcm90bxIJc2Vxc3ZyLnYxIowBCg5OZXh0S2V5UmVxdWVzdBIQCghrZXlzcGFjZRgBIAEoCRILCgNrZXkYAiABKAkSDwoHcmF3X2tleRgDIAEoDBINCgVjb3VudBgEIAEoDRIaCg1yb3V0ZV92ZXJzaW9uGAUgASgESACIAQESDQoFZXBvY2gYBiABKARCEAoOX3JvdXRlX3ZlcnNpb24ilwEKD05leHRLZXlzUmVxdWVzdBIQCghrZXlzcGFjZRgBIAEoCRIMCgRrZXlzGAIgAygJEhAKCHJhd19rZXlzGAMgAygMEg4KBmNvdW50cxgEIAMoDRIaCg1yb3V0ZV92ZXJzaW9uGAUgASgESACIAQESFAoMa25vd25fZXBvY2hzGAYgAygEQhAKDl9yb3V0ZV92ZXJzaW9uIl8KD05leHRLZXlzTWVzc2FnZRILCgN0YWcYASABKAQSKwoHcmVxdWVzdBgCIAEoCzIaLnNlcXN2ci52MS5OZXh0S2V5c1JlcXVlc3QSEgoKdGltZW91dF9tcxgDIAEoDSKAAQoRQ3VycmVudEtleVJlcXVlc3QSEAoIa2V5c3BhY2UYASABKAkSCwoDa2V5GAIgASgJEg8KB3Jhd19rZXkYAyABKAwSGgoNcm91dGVfdmVyc2lvbhgEIAEoBEgAiAEBEg0KBWVwb2NoGAUgASgEQhAKDl9yb3V0ZV92ZXJzaW9uIooBChJDdXJyZW50S2V5c1JlcXVlc3QSEAoIa2V5c3BhY2UYASABKAkSDAoEa2V5cxgCIAMoCRIQCghyYXdfa2V5cxgDIAMoDBIaCg1yb3V0ZV92ZXJzaW9uGAQgASgESACIAQESFAoMa25vd25fZXBvY2hzGAUgAygEQhAKDl9yb3V0ZV92ZXJzaW9uIpgBChFBZHZhbmNlS2V5UmVxdWVzdBIQCghrZXlzcGFjZRgBIAEoCRILCgNrZXkYAiABKAkSDwoHcmF3X2tleRgDIAEoDBIPCgJ0bxgEIAEoBEgAiAEBEhoKDXJvdXRlX3ZlcnNpb24YBSABKARIAYgBARINCgVlcG9jaBgGIAEoBEIFCgNfdG9CEAoOX3JvdXRlX3ZlcnNpb24ieQoRSGFzaGVkS2V5c1JlcXVlc3QSDgoGZGlnZXN0GAEgASgGEhAKCHNlY3Rpb25zGAIgAygNEg4KBmhhc2hlcxgDIAEoDBIOCgZjb3VudHMYBCADKA0SFAoMa25vd25fZXBvY2hzGAUgAygEEgwKBGhvcHMYBiABKA0iTQoUQWR2YW5jZUhhc2hlZFJlcXVlc3QSKQoDa2V5GAEgASgLMhwuc2Vxc3ZyLnYxLkhhc2hlZEtleXNSZXF1ZXN0EgoKAnRvGAIgASgEIkMKCEtleXNwYWNlEgwKBG5hbWUYASABKAkSFQoNZmlyc3Rfc2VjdGlvbhgCIAEoDRISCgpjcmVhdGVkX21zGAMgASgEIkQKFUNyZWF0ZUtleXNwYWNlUmVxdWVzdBIMCgRuYW1lGAEgASgJEg8KB2RyeV9ydW4YAiABKAgSDAoEcGxhbhgDIAEoBiJ2ChZDcmVhdGVLZXlzcGFjZVJlc3BvbnNlEiUKCGtleXNwYWNlGAEgASgLMhMuc2Vxc3ZyLnYxLktleXNwYWNlEg8KB2NyZWF0ZWQYAiABKAgSEwoLZmluZ2VycHJpbnQYAyABKAYSDwoHZXhpc3RlZBgEIAEoCDKyAwoKS2V5U2VydmljZRI6CgROZXh0Ehkuc2Vxc3ZyLnYxLk5leHRLZXlSZXF1ZXN0Ghcuc2Vxc3ZyLnYxLk5leHRSZXNwb25zZRJDCghOZXh0TWFueRIaLnNlcXN2ci52MS5OZXh0S2V5c1JlcXVlc3QaGy5zZXFzdnIudjEuTmV4dE1hbnlSZXNwb25zZRJLCgpOZXh0U3RyZWFtEhouc2Vxc3ZyLnYxLk5leHRLZXlzTWVzc2FnZRodLnNlcXN2ci52MS5OZXh0U3RyZWFtUmVzcG9uc2UoATABEkMKB0N1cnJlbnQSHC5zZXFzdnIudjEuQ3VycmVudEtleVJlcXVlc3QaGi5zZXFzdnIudjEuQ3VycmVudFJlc3BvbnNlEkwKC0N1cnJlbnRNYW55Eh0uc2Vxc3ZyLnYxLkN1cnJlbnRLZXlzUmVxdWVzdBoeLnNlcXN2ci52MS5DdXJyZW50TWFueVJlc3BvbnNlEkMKB0FkdmFuY2USHC5zZXFzdnIudjEuQWR2YW5jZUtleVJlcXVlc3QaGi5zZXFzdnIudjEuQWR2YW5jZVJlc3BvbnNlMvcBCg9LZXlPd25lclNlcnZpY2USRwoKTmV4dEhhc2hlZBIcLnNlcXN2ci52MS5IYXNoZWRLZXlzUmVxdWVzdBobLnNlcXN2ci52MS5OZXh0TWFueVJlc3BvbnNlEk0KDUN1cnJlbnRIYXNoZWQSHC5zZXFzdnIudjEuSGFzaGVkS2V5c1JlcXVlc3QaHi5zZXFzdnIudjEuQ3VycmVudE1hbnlSZXNwb25zZRJMCg1BZHZhbmNlSGFzaGVkEh8uc2Vxc3ZyLnYxLkFkdmFuY2VIYXNoZWRSZXF1ZXN0Ghouc2Vxc3ZyLnYxLkFkdmFuY2VSZXNwb25zZTJtChRLZXlzcGFjZUFkbWluU2VydmljZRJVCg5DcmVhdGVLZXlzcGFjZRIgLnNlcXN2ci52MS5DcmVhdGVLZXlzcGFjZVJlcXVlc3QaIS5zZXFzdnIudjEuQ3JlYXRlS2V5c3BhY2VSZXNwb25zZWIGcHJvdG8z", [file_seqsvr_v1_sequence]);
+  fileDesc("ChRzZXFzdnIvdjEva2V5cy5wcm90bxIJc2Vxc3ZyLnYxIowBCg5OZXh0S2V5UmVxdWVzdBIQCghrZXlzcGFjZRgBIAEoCRILCgNrZXkYAiABKAkSDwoHcmF3X2tleRgDIAEoDBINCgVjb3VudBgEIAEoDRIaCg1yb3V0ZV92ZXJzaW9uGAUgASgESACIAQESDQoFZXBvY2gYBiABKARCEAoOX3JvdXRlX3ZlcnNpb24ilwEKD05leHRLZXlzUmVxdWVzdBIQCghrZXlzcGFjZRgBIAEoCRIMCgRrZXlzGAIgAygJEhAKCHJhd19rZXlzGAMgAygMEg4KBmNvdW50cxgEIAMoDRIaCg1yb3V0ZV92ZXJzaW9uGAUgASgESACIAQESFAoMa25vd25fZXBvY2hzGAYgAygEQhAKDl9yb3V0ZV92ZXJzaW9uIl8KD05leHRLZXlzTWVzc2FnZRILCgN0YWcYASABKAQSKwoHcmVxdWVzdBgCIAEoCzIaLnNlcXN2ci52MS5OZXh0S2V5c1JlcXVlc3QSEgoKdGltZW91dF9tcxgDIAEoDSKAAQoRQ3VycmVudEtleVJlcXVlc3QSEAoIa2V5c3BhY2UYASABKAkSCwoDa2V5GAIgASgJEg8KB3Jhd19rZXkYAyABKAwSGgoNcm91dGVfdmVyc2lvbhgEIAEoBEgAiAEBEg0KBWVwb2NoGAUgASgEQhAKDl9yb3V0ZV92ZXJzaW9uIooBChJDdXJyZW50S2V5c1JlcXVlc3QSEAoIa2V5c3BhY2UYASABKAkSDAoEa2V5cxgCIAMoCRIQCghyYXdfa2V5cxgDIAMoDBIaCg1yb3V0ZV92ZXJzaW9uGAQgASgESACIAQESFAoMa25vd25fZXBvY2hzGAUgAygEQhAKDl9yb3V0ZV92ZXJzaW9uIpgBChFBZHZhbmNlS2V5UmVxdWVzdBIQCghrZXlzcGFjZRgBIAEoCRILCgNrZXkYAiABKAkSDwoHcmF3X2tleRgDIAEoDBIPCgJ0bxgEIAEoBEgAiAEBEhoKDXJvdXRlX3ZlcnNpb24YBSABKARIAYgBARINCgVlcG9jaBgGIAEoBEIFCgNfdG9CEAoOX3JvdXRlX3ZlcnNpb24ieQoRSGFzaGVkS2V5c1JlcXVlc3QSDgoGZGlnZXN0GAEgASgGEhAKCHNlY3Rpb25zGAIgAygNEg4KBmhhc2hlcxgDIAEoDBIOCgZjb3VudHMYBCADKA0SFAoMa25vd25fZXBvY2hzGAUgAygEEgwKBGhvcHMYBiABKA0iTQoUQWR2YW5jZUhhc2hlZFJlcXVlc3QSKQoDa2V5GAEgASgLMhwuc2Vxc3ZyLnYxLkhhc2hlZEtleXNSZXF1ZXN0EgoKAnRvGAIgASgEIlQKCEtleXNwYWNlEgwKBG5hbWUYASABKAkSFQoNZmlyc3Rfc2VjdGlvbhgCIAEoDRISCgpjcmVhdGVkX21zGAMgASgEEg8KB29mX3VpZHMYBCABKAgiVQoVQ3JlYXRlS2V5c3BhY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSDwoHZHJ5X3J1bhgCIAEoCBIMCgRwbGFuGAMgASgGEg8KB29mX3VpZHMYBCABKAgidgoWQ3JlYXRlS2V5c3BhY2VSZXNwb25zZRIlCghrZXlzcGFjZRgBIAEoCzITLnNlcXN2ci52MS5LZXlzcGFjZRIPCgdjcmVhdGVkGAIgASgIEhMKC2ZpbmdlcnByaW50GAMgASgGEg8KB2V4aXN0ZWQYBCABKAgysgMKCktleVNlcnZpY2USOgoETmV4dBIZLnNlcXN2ci52MS5OZXh0S2V5UmVxdWVzdBoXLnNlcXN2ci52MS5OZXh0UmVzcG9uc2USQwoITmV4dE1hbnkSGi5zZXFzdnIudjEuTmV4dEtleXNSZXF1ZXN0Ghsuc2Vxc3ZyLnYxLk5leHRNYW55UmVzcG9uc2USSwoKTmV4dFN0cmVhbRIaLnNlcXN2ci52MS5OZXh0S2V5c01lc3NhZ2UaHS5zZXFzdnIudjEuTmV4dFN0cmVhbVJlc3BvbnNlKAEwARJDCgdDdXJyZW50Ehwuc2Vxc3ZyLnYxLkN1cnJlbnRLZXlSZXF1ZXN0Ghouc2Vxc3ZyLnYxLkN1cnJlbnRSZXNwb25zZRJMCgtDdXJyZW50TWFueRIdLnNlcXN2ci52MS5DdXJyZW50S2V5c1JlcXVlc3QaHi5zZXFzdnIudjEuQ3VycmVudE1hbnlSZXNwb25zZRJDCgdBZHZhbmNlEhwuc2Vxc3ZyLnYxLkFkdmFuY2VLZXlSZXF1ZXN0Ghouc2Vxc3ZyLnYxLkFkdmFuY2VSZXNwb25zZTL3AQoPS2V5T3duZXJTZXJ2aWNlEkcKCk5leHRIYXNoZWQSHC5zZXFzdnIudjEuSGFzaGVkS2V5c1JlcXVlc3QaGy5zZXFzdnIudjEuTmV4dE1hbnlSZXNwb25zZRJNCg1DdXJyZW50SGFzaGVkEhwuc2Vxc3ZyLnYxLkhhc2hlZEtleXNSZXF1ZXN0Gh4uc2Vxc3ZyLnYxLkN1cnJlbnRNYW55UmVzcG9uc2USTAoNQWR2YW5jZUhhc2hlZBIfLnNlcXN2ci52MS5BZHZhbmNlSGFzaGVkUmVxdWVzdBoaLnNlcXN2ci52MS5BZHZhbmNlUmVzcG9uc2UybQoUS2V5c3BhY2VBZG1pblNlcnZpY2USVQoOQ3JlYXRlS2V5c3BhY2USIC5zZXFzdnIudjEuQ3JlYXRlS2V5c3BhY2VSZXF1ZXN0GiEuc2Vxc3ZyLnYxLkNyZWF0ZUtleXNwYWNlUmVzcG9uc2ViBnByb3RvMw", [file_seqsvr_v1_sequence]);
 
 /**
  * Requests numbers of one key.
@@ -432,6 +432,13 @@ export type Keyspace = Message<"seqsvr.v1.Keyspace"> & {
    * @generated from field: uint64 created_ms = 3;
    */
   createdMs: bigint;
+
+  /**
+   * Whether its keys are the sparse uids, as in `Hashing`, which `SequenceService` allocates numbers of.
+   *
+   * @generated from field: bool of_uids = 4;
+   */
+  ofUids: boolean;
 };
 
 /**
@@ -468,6 +475,13 @@ export type CreateKeyspaceRequest = Message<"seqsvr.v1.CreateKeyspaceRequest"> &
    * @generated from field: fixed64 plan = 3;
    */
   plan: bigint;
+
+  /**
+   * Whether its keys are the sparse uids, as in `Hashing`. A second keyspace of uids is refused with TOO_MANY_SERIES.
+   *
+   * @generated from field: bool of_uids = 4;
+   */
+  ofUids: boolean;
 };
 
 /**
@@ -499,7 +513,7 @@ export type CreateKeyspaceResponse = Message<"seqsvr.v1.CreateKeyspaceResponse">
 
   /**
    * Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, its
-   * layout, and the name of the keyspace.
+   * layout, the name of the keyspace, and whether its keys are uids.
    *
    * @generated from field: fixed64 fingerprint = 3;
    */
@@ -644,8 +658,8 @@ export const KeyOwnerService: GenService<{
  */
 export const KeyspaceAdminService: GenService<{
   /**
-   * Creates a keyspace. A keyspace of the same name gets the same response; a name of a series is refused with
-   * SERIES_EXISTS.
+   * Creates a keyspace. A keyspace of the same name and kind gets the same response; a name of a series, or of a
+   * keyspace of the other kind, is refused with SERIES_EXISTS.
    *
    * @generated from rpc seqsvr.v1.KeyspaceAdminService.CreateKeyspace
    */
