@@ -79,6 +79,7 @@ mod series;
 mod sets;
 mod sets_at_scale;
 mod sim;
+mod sparse_uids;
 mod status;
 mod status_table;
 mod strangers;

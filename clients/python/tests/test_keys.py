@@ -50,6 +50,21 @@ def values(results: list[Allocation | SeqError] | list[Current | SeqError]) -> l
     return [result.value for result in results if isinstance(result, Allocation | Current)]
 
 
+def test_sparse_uids_are_served_once_the_cluster_has_a_keyspace_of_them(cluster: Cluster) -> None:
+    sparse = [1_234_567_890_123_456_789, 2**64 - 1]
+    with Client(cluster.allocs[0]) as client:
+        assert [reason(partial(client.next, uid)) for uid in sparse] == ["UID_OUTSIDE"] * 2
+    seqsvr("keyspace", "create", "users", "--uids", "--yes", "--addr", cluster.allocs[0])
+    # A client that has just fetched routes in vain does not fetch them again at once.
+    with Client(cluster.allocs[0]) as client:
+        for uid in sparse:
+            assert [client.next(uid).value, client.next(uid).value] == [1, 2]
+            client.advance(uid, 10)
+            assert client.current(uid).value == 10
+        assert values(client.next_many([sparse[0], 77, sparse[1]]))[::2] == [11, 11]
+        assert reason(lambda: client.keyspace("users").next("42")) == "UNKNOWN_KEYSPACE"
+
+
 def test_numbers_of_keys_are_taken_read_and_advanced(cluster: Cluster, keyspace: str) -> None:
     prefix = next(PREFIXES)
     with Client(cluster.allocs[0]) as client:

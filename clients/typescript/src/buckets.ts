@@ -38,6 +38,11 @@ export class Buckets implements Space {
     return BigInt(this.first + bucket(key));
   }
 
+  /** Returns the section of the bucket of a uid, in a keyspace of uids: that of its decimal digits. */
+  sectionOfUid(uid: bigint): bigint {
+    return this.section(new TextEncoder().encode(uid.toString()));
+  }
+
   /** Returns the route of a section. Without a route, requests are sent to any node of the cluster's first set. */
   route(section: bigint): Route {
     const known = this.#routes[Number(section) - this.first];

@@ -76,7 +76,8 @@ export class Routes implements Space {
   route(uid: bigint): Route | undefined {
     const cluster = this.#cluster(uid);
     if (cluster === undefined) {
-      return undefined;
+      const sparse = this.#sparse();
+      return sparse?.route(sparse.sectionOfUid(uid));
     }
     return cluster.routes[section(cluster, uid)] ?? { epoch: 0n, set: cluster.home, owner: 0, isClaim: false };
   }
@@ -111,8 +112,13 @@ export class Routes implements Space {
   /** Adopts the statement of a refusal that the section of `uid` has been in a set since an epoch. */
   claim(uid: bigint, setId: bigint, since: bigint): void {
     const cluster = this.#cluster(uid);
-    const set = cluster && setId !== 0n ? this.#findOrAdd(setId, cluster) : undefined;
-    if (cluster !== undefined && set !== undefined) {
+    if (cluster === undefined) {
+      const sparse = this.#sparse();
+      sparse?.claim(sparse.sectionOfUid(uid), setId, since);
+      return;
+    }
+    const set = setId === 0n ? undefined : this.#findOrAdd(setId, cluster);
+    if (set !== undefined) {
       const first = section(cluster, uid);
       merge(cluster.routes, first, first + 1, { epoch: since, set, owner: 0, isClaim: true });
     }
@@ -202,6 +208,18 @@ export class Routes implements Space {
         cluster.keyspaces.set(name, new Buckets(first, cluster, (id) => this.#findOrAdd(id, cluster)));
       }
     }
+  }
+
+  /** Returns the buckets of the keyspace of uids, in which the uids outside of all clusters are. */
+  #sparse(): Buckets | undefined {
+    for (const { series, keyspaces } of this.#clusters) {
+      for (const [name, buckets] of keyspaces) {
+        if (series.get(name)?.lanes?.keys?.ofUids) {
+          return buckets;
+        }
+      }
+    }
+    return undefined;
   }
 
   #cluster(uid: bigint): Cluster | undefined {

@@ -70,7 +70,12 @@ impl Shared {
         request: DescribeSectionRequest,
     ) -> Result<Report<DescribeSectionResponse>, Status> {
         let section = match request.which {
-            Some(Which::Uid(uid)) => self.layout().locate(Uid(uid)).map_err(|refusal| to_status(&refusal))?.0,
+            Some(Which::Uid(uid)) => {
+                let (layout, uid) = (self.layout(), Uid(uid));
+                let located = layout.locate(uid).map(|(section, _)| section);
+                // A sparse uid may be the number that is the address of a lane elsewhere.
+                layout.bucket_of_uid(uid).map_or(located, Ok).map_err(|refusal| to_status(&refusal))?
+            }
             Some(Which::Section(section)) => SectionId(section),
             None => return Err(Reason::UnknownSection.status("the request names no section")),
         };

@@ -33,7 +33,7 @@ use crate::pending_item::PendingItem;
 use crate::raise_queue::RaiseInbox;
 use crate::shared::{HandoverState, PendingCalls, Reachability, Registration, Shared};
 use crate::store_link::StoreLink;
-use crate::work::{Advance, AdvanceKeys, Read, ReadKeys, Take, TakeInLane, TakeOfKeys, Work};
+use crate::work::{Advance, AdvanceKeys, OnUids, Read, ReadKeys, Take, TakeInLane, TakeOfKeys, Work};
 use crate::{activity_loop, control_loop, eviction, loss_report, metrics_loop};
 
 /// Handle of an AllocSvr. All clones of a handle refer to the same AllocSvr. Its methods may be called on any thread
@@ -356,7 +356,7 @@ impl Allocator {
 
 impl SequenceService for Allocator {
     async fn next(&self, call: Call, item: Item) -> Result<Allocation, Refusal> {
-        let answer = self.one(&Take, call, item).await;
+        let answer = self.of_uid(&Take, call, item).await;
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
         }
@@ -375,7 +375,7 @@ impl SequenceService for Allocator {
     }
 
     async fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> Result<Current, Refusal> {
-        self.one(&Read, call, Item { uid, count: Count::ONE, epoch }).await
+        self.of_uid(&Read, call, Item { uid, count: Count::ONE, epoch }).await
     }
 
     async fn current_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
@@ -383,7 +383,7 @@ impl SequenceService for Allocator {
     }
 
     async fn advance(&self, call: Call, uid: Uid, to: Target, epoch: Epoch) -> Result<Epoch, Refusal> {
-        let answer = self.one(&Advance::new(to), call, Item { uid, count: Count::ONE, epoch }).await;
+        let answer = self.of_uid(&Advance::new(to), call, Item { uid, count: Count::ONE, epoch }).await;
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
         }
@@ -477,6 +477,31 @@ impl Allocator {
         for refusal in results.iter().filter_map(|result| result.as_ref().err()) {
             self.shared.counters.refused(call.via, refusal, 1);
         }
+    }
+
+    /// Completes the item of a uid, which may be sparse.
+    #[inline]
+    async fn of_uid<W: OnUids>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
+        match self.one(work, call, item).await {
+            Err(outside @ Refusal::UidOutOfRange { .. }) => {
+                Box::pin(self.of_sparse_uid(work, call, item, outside)).await
+            }
+            result => result,
+        }
+    }
+
+    /// Completes the item of a uid that was refused with `outside`, if the uid is sparse.
+    #[cold]
+    async fn of_sparse_uid<W: OnUids>(
+        &self,
+        work: &W,
+        call: Call,
+        item: Item,
+        outside: Refusal,
+    ) -> Result<W::Output, Refusal> {
+        let Some(sparse) = self.shared.sparse(call.via, std::iter::once((0, item)))? else { return Err(outside) };
+        let results = self.keys(&work.of_keys(&sparse.keyed), call, &sparse.keyed).await;
+        sparse.of_call(results).next().map_or(Err(outside), |(_, result)| result)
     }
 
     /// Completes one item. In the common case this node owns the item's section and completes the item without waiting.

@@ -13,7 +13,7 @@ use crate::ownership::Serving;
 use crate::pending::{ItemResult, PendingGroup};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
-use crate::work::{Read, Take, Work};
+use crate::work::{OnUids, Read, Take, Work};
 
 /// Number of slots that are loaded into the processor's cache before they are used. It is large enough for their loads
 /// to overlap, and small enough that the first slot is still in the cache when the last slot has been loaded.
@@ -23,7 +23,7 @@ impl Shared {
     /// Serves the items that can be served now, and adds one reply to `replies` for each item. The reply is `None` for
     /// an item that becomes pending. `serving` must have been obtained after the request arrived, so that the lease was
     /// checked after that time.
-    pub(crate) fn first_pass<W: Work>(
+    pub(crate) fn first_pass<W: OnUids>(
         &self,
         work: &W,
         via: Via,
@@ -31,6 +31,8 @@ impl Shared {
         items: &[DecodedItem],
         replies: &mut Vec<ItemReply<W::Output>>,
     ) {
+        let before = replies.len();
+        let mut any_outside = false;
         // Once an item of a section waits, the later items of that section wait too, because they may be for the same
         // uid.
         let mut waiting = BTreeSet::new();
@@ -51,6 +53,7 @@ impl Shared {
             for (index, (item, located)) in (chunk * PREFETCHED..).zip(items.iter().zip(located)) {
                 let (Ok(item), Some((section, slot, served))) = (*item, located) else {
                     replies.push(self.pending_item(index, item, via).err().map(Err));
+                    any_outside = true;
                     continue;
                 };
                 let item = PendingItem { index, item, section, slot, unknown: UnknownAttempts::default() };
@@ -66,6 +69,9 @@ impl Shared {
         }
         std::hint::black_box(prefetched);
         self.counters.given(via, numbers);
+        if any_outside {
+            self.first_pass_of_sparse(work, via, serving, items, &mut replies[before..]);
+        }
     }
 
     fn pending_item(&self, index: usize, item: &DecodedItem, via: Via) -> Result<PendingItem, Refusal> {
@@ -81,8 +87,7 @@ impl Shared {
         items: &[DecodedItem],
         replies: &mut [ItemReply<Allocation>],
     ) {
-        let pending = self.pending_items(&call, items, replies);
-        for (index, result) in self.second_pass(&Take, call, pending).await.into_iter().flatten() {
+        for (index, result) in self.complete_open(&Take, call, items, replies).await.into_iter().flatten() {
             if let Err(refusal) = &result {
                 self.counters.refused(call.via, refusal, 1);
             }
@@ -104,8 +109,7 @@ impl Shared {
         let mut replies = Vec::with_capacity(items.len());
         self.first_pass(&Read, call.via, self.serve().as_ref(), &items, &mut replies);
         if replies.iter().any(Option::is_none) {
-            let pending = self.pending_items(&call, &items, &replies);
-            let results = Box::pin(self.second_pass(&Read, call, pending)).await;
+            let results = Box::pin(self.complete_open(&Read, call, &items, &replies)).await;
             for (index, result) in results.into_iter().flatten() {
                 replies[index] = Some(result);
             }
@@ -113,7 +117,25 @@ impl Shared {
         replies.into_iter().map(|reply| reply.expect("every item has a result")).collect()
     }
 
-    /// Returns the items whose reply is `None`.
+    /// Completes the items whose reply is `None`, and returns their results as [`Shared::second_pass`] does.
+    async fn complete_open<W: OnUids>(
+        &self,
+        work: &W,
+        call: Call,
+        items: &[DecodedItem],
+        replies: &[ItemReply<W::Output>],
+    ) -> Vec<Vec<ItemResult<W::Output>>> {
+        let pending = self.pending_items(&call, items, replies);
+        if pending.len() == replies.iter().filter(|reply| reply.is_none()).count() {
+            return self.second_pass(work, call, pending).await;
+        }
+        let of_sparse = Box::pin(self.complete_sparse(work, call, items, replies));
+        let (mut groups, of_sparse) = future::join(self.second_pass(work, call, pending), of_sparse).await;
+        groups.push(of_sparse);
+        groups
+    }
+
+    /// Returns the items whose reply is `None` and whose uids or lanes are in a section.
     fn pending_items<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingItem> {
         let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
         pending.filter_map(|(index, (item, _))| self.pending_item(index, item, call.via).ok()).collect()

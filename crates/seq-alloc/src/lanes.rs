@@ -65,6 +65,11 @@ impl SeriesIndex {
         self.keyspaces.iter().find(|keyspace| keyspace.name == name)
     }
 
+    /// Returns the keyspace whose keys are the sparse uids.
+    pub(crate) fn of_uids(&self) -> Option<&Arc<Keyspace>> {
+        self.keyspaces.iter().find(|keyspace| keyspace.hashing.has_uids())
+    }
+
     /// Returns the keyspace with this digest of its seed.
     pub(crate) fn keyspace_with(&self, digest: u64) -> Option<&Arc<Keyspace>> {
         self.keyspaces.iter().find(|keyspace| keyspace.hashing.digest() == digest)

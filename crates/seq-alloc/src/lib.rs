@@ -58,6 +58,7 @@ mod raises;
 mod self_check;
 mod session;
 mod shared;
+mod sparse;
 mod store_link;
 mod work;
 

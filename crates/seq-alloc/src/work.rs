@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use seq_api::batch_clock::BatchClock;
+use seq_api::keys::KeyedItems;
 use seq_api::service::{Allocation, Call, Current, ItemReply};
 use seq_core::{Epoch, Refusal, Seq, Target};
 
@@ -59,6 +60,15 @@ pub(crate) trait Work: Send + Sync {
         to: &ForwardTarget,
         items: &[PendingItem],
     ) -> impl Future<Output = Vec<Result<Self::Output, Refusal>>> + Send;
+}
+
+/// Operation on items of uids, which may be sparse.
+pub(crate) trait OnUids: Work {
+    /// The same operation on keys.
+    type OfKeys<'a>: Work<Output = Self::Output>;
+
+    /// Returns the same operation on the keys that sparse uids are.
+    fn of_keys<'a>(&self, keys: &'a KeyedItems) -> Self::OfKeys<'a>;
 }
 
 /// Allocation of numbers.

@@ -2,7 +2,7 @@
 
 use seq_core::keyspace::{Bucket, Hashing, KeyHash};
 use seq_core::layout::SectionRun;
-use seq_core::{Count, Epoch, Refusal, SectionId};
+use seq_core::{Count, Epoch, Refusal, SectionId, Uid};
 
 /// A keyspace of which a node has the buckets' routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +103,15 @@ impl Keyspace {
         let seed = self.hashing.seed()?;
         Some(HashedKey { section: self.section_of(key), hash: seed.hash(key) })
     }
+
+    /// Returns the hash of a uid and the section of its bucket, in a keyspace whose keys are the sparse uids; `None`
+    /// while this node does not know the seed.
+    #[must_use]
+    pub fn locate_uid(&self, uid: Uid) -> Option<HashedKey> {
+        let seed = self.hashing.seed()?;
+        let section = SectionId(self.buckets.first.0 + u32::from(Bucket::of_uid(uid).index()));
+        Some(HashedKey { section, hash: seed.hash_uid(uid) })
+    }
 }
 
 #[cfg(test)]
@@ -119,7 +128,9 @@ mod tests {
         // The specification of Redis Cluster has this slot.
         let located = HashedKey { section: SectionId(10 + 12_739), hash: seed.hash(b"123456789") };
         assert_eq!(keyspace.locate(b"123456789"), Some(located));
+        let uid = Uid(123_456_789);
+        assert_eq!(keyspace.locate_uid(uid), Some(HashedKey { hash: seed.hash_uid(uid), ..located }));
         let client = Keyspace { hashing: Hashing::of_digest(keyspace.hashing.digest()), ..keyspace };
-        assert_eq!(client.locate(b"123456789"), None);
+        assert_eq!((client.locate(b"123456789"), client.locate_uid(Uid(123_456_789))), (None, None));
     }
 }

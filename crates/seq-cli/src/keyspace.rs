@@ -46,7 +46,7 @@ pub(crate) async fn open(client: &Client, name: Option<&str>) -> anyhow::Result<
         None => match client.known_keyspaces().as_slice() {
             [only] => only.clone(),
             [] => {
-                let failure = Failure::new(Exit::Failed, "the cluster has no keyspace");
+                let failure = Failure::new(Exit::Failed, "the cluster has no keyspace for keys of any bytes");
                 return Err(failure.hint("`seqsvr keyspace create` makes one").into());
             }
             several => {

@@ -57,7 +57,8 @@ impl KeyArgs {
 #[command(after_help = "Examples:\n  seqsvr next 42\n  seqsvr next 42 -n 100      first and last of 100 numbers\n  \
                         seqsvr next 42 43 44       one number each, behind its user\n  \
                         seqsvr next 42 -o json | jq -r '.items[].value'\n  \
-                        seqsvr next --key conv:42 --keyspace main\n\n\
+                        seqsvr next --key conv:42 --keyspace main\n  \
+                        seqsvr next 1234567890123456789    after `seqsvr keyspace create users --uids`\n\n\
                         Exit codes: 0 allocated, 1 refused, 2 a user outside the sets, 3 refused for now, 4 no node \
                         responded, 7 the deadline passed, 8 some users were refused, but not all. An error states \
                         whether numbers may have been consumed: they are a gap, never a duplicate.")]
@@ -78,7 +79,8 @@ pub struct NextArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json | jq -r '.items[] | .uid, .value'\n\n\
+    after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json | jq -r '.items[] | .uid, .value'\n  \
+                        seqsvr current 1234567890123456789    with a keyspace of uids\n\n\
                         Exit codes: 0 read, 1 refused, 2 a user outside the sets, 3 refused for now, 4 no node \
                         responded, 7 the deadline passed, 8 some users were refused and others not."
 )]

@@ -16,8 +16,10 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
+use seq_core::keyspace::Bucket;
 use seq_core::layout::SectionRun;
 use seq_core::route::{RouteRun, RouteUpdate};
+use seq_core::series::Series;
 use seq_core::{Epoch, Layout, RouteVersion, SectionId, SetId, Uid};
 use seq_proto::v1;
 
@@ -69,6 +71,8 @@ struct Cluster {
     /// The series of the cluster, in the order of their creation. A cluster only adds series, so of two lists the
     /// longer one is newer.
     series: Arc<[Arc<KnownSeries>]>,
+    /// Sections of the buckets of the keyspace of uids; `None` if none of the series is one.
+    of_uids: Option<SectionRun>,
 }
 
 /// Statement, contained in a refusal, that a section has been in the set `set` since the epoch `since`. The section may
@@ -178,9 +182,10 @@ impl Directory {
     #[inline]
     pub(crate) fn route(&self, uid: u64) -> Option<SectionRoute> {
         let (cluster, section) = self.locate(uid)?;
-        let Cluster { sections, home, .. } = &*self.clusters[cluster];
+        let Cluster { layout, sections, buckets, home, .. } = &*self.clusters[cluster];
         let unknown = SectionRoute { epoch: Epoch(0), set: *home, owner: None, is_claim: false };
-        Some(sections.get(section).unwrap_or(unknown))
+        let table = if section.0 < layout.sections() { sections } else { buckets };
+        Some(table.get(section).unwrap_or(unknown))
     }
 
     /// Returns the route of the section at a place; `None` for a uid that is in no known cluster.
@@ -272,11 +277,23 @@ impl Directory {
         learned.chain(nodes).collect()
     }
 
+    /// Returns the section of a uid and the index of its cluster. The section of a sparse uid is its bucket.
     #[inline]
     fn locate(&self, uid: u64) -> Option<(usize, SectionId)> {
         let after = self.clusters.partition_point(|cluster| cluster.layout.uids().start <= uid);
-        let index = after.checked_sub(1)?;
-        self.clusters[index].layout.locate(Uid(uid)).ok().map(|(section, _)| (index, section))
+        let declared = after.checked_sub(1).and_then(|index| {
+            let (section, _) = self.clusters[index].layout.locate(Uid(uid)).ok()?;
+            Some((index, section))
+        });
+        if declared.is_some() { declared } else { self.locate_sparse(uid) }
+    }
+
+    /// Returns the bucket of a uid that no cluster declares, in the first cluster with a keyspace of uids.
+    #[cold]
+    fn locate_sparse(&self, uid: u64) -> Option<(usize, SectionId)> {
+        let of_uids = |(index, cluster): (usize, &Arc<Cluster>)| Some((index, cluster.of_uids?.first));
+        let (index, first) = self.clusters.iter().enumerate().find_map(of_uids)?;
+        Some((index, SectionId(first.0 + u32::from(Bucket::of_uid(Uid(uid)).index()))))
     }
 
     /// Returns whether the routes are new to this client, or whether `seed` is a new address for their set. This is
@@ -337,7 +354,7 @@ impl Directory {
         let set = self.index_or_insert(claim.set, &layout)?;
         let route = SectionRoute { epoch: claim.since, set, owner: None, is_claim: true };
         let run = Some((section, 1, route));
-        let (of_uids, of_buckets) = if place.uid().is_some() { (run, None) } else { (None, run) };
+        let (of_uids, of_buckets) = if section.0 < layout.sections() { (run, None) } else { (None, run) };
         self.merge(cluster, of_uids, of_buckets);
         Some(())
     }
@@ -367,7 +384,10 @@ impl Directory {
         let buckets: Vec<_> = buckets.iter().filter_map(merged).collect();
         self.merge(cluster, routes, buckets);
         if update.series.len() >= self.clusters[cluster].series.len() {
-            Arc::make_mut(&mut self.clusters[cluster]).series = series::decoded(&update.series);
+            let cluster = Arc::make_mut(&mut self.clusters[cluster]);
+            cluster.series = series::decoded(&update.series);
+            let of_uids = |series: &&Series| series.lanes.keys.is_some_and(|keys| keys.has_uids());
+            cluster.of_uids = update.series.iter().find(of_uids).map(|series| series.sections);
         }
         addrs_changed
     }
@@ -401,7 +421,7 @@ impl Directory {
         let at = self.clusters.partition_point(|cluster| cluster.layout.uids().start < start);
         let (sections, buckets) = (Sections::new(layout.sections()), Sections::new(0));
         let (layout, series) = (layout.clone(), [].into());
-        self.clusters.insert(at, Arc::new(Cluster { layout, sections, buckets, home, series }));
+        self.clusters.insert(at, Arc::new(Cluster { layout, sections, buckets, home, series, of_uids: None }));
         at
     }
 

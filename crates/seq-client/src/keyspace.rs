@@ -9,6 +9,7 @@ use seq_core::SectionId;
 use seq_core::keyspace::{Bucket, Hashing};
 use seq_core::layout::SectionRun;
 use seq_core::limits::{MAX_COUNT, MAX_KEY_BYTES};
+use seq_core::series::Series;
 use seq_proto::v1::key_service_client::KeyServiceClient;
 use seq_proto::{Reason, v1};
 use tonic::{Request, Response, Status};
@@ -81,12 +82,13 @@ impl Client {
         })
     }
 
-    /// Returns the names of all keyspaces in the newest routes, in the order in which they were created. Sends no
-    /// request.
+    /// Returns the names of all keyspaces in the newest routes, in the order in which they were created, except the
+    /// keyspace of uids, for which the calls for uids are made. Sends no request.
     #[must_use]
     pub fn known_keyspaces(&self) -> Vec<String> {
         let directory = self.shared().routes.load();
-        let keyspaces = directory.series().filter(|(_, known)| known.record.is_keyspace());
+        let has_keys = |known: &Series| known.lanes.keys.is_some_and(|keys| !keys.has_uids());
+        let keyspaces = directory.series().filter(|(_, known)| has_keys(&known.record));
         keyspaces.map(|(_, known)| known.record.name.clone()).collect()
     }
 
@@ -94,7 +96,7 @@ impl Client {
     #[must_use]
     pub fn known_keyspace(&self, name: &str) -> Option<Keyspace> {
         let directory = self.shared().routes.load();
-        let is_it = |known: &seq_core::series::Series| known.name == name && known.is_keyspace();
+        let is_it = |known: &Series| known.name == name && known.is_keyspace();
         let (home, known) = directory.series().find(|(_, known)| is_it(&known.record))?;
         let (name, hashing) = (known.record.name.as_str().into(), known.record.lanes.keys?);
         Some(Keyspace { client: self.clone(), home, name, hashing, buckets: known.record.sections })

@@ -32,11 +32,13 @@ pub struct Bucket(u16);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; 16]);
 
-/// How the keys of a keyspace are hashed, as far as a process knows it. Two values are equal if their digests are.
+/// How the keys of a keyspace are hashed, as far as a process knows it. Two values are equal if their digests and the
+/// kinds of their keys are.
 #[derive(Clone, Copy, Debug)]
 pub struct Hashing {
     digest: u64,
     seed: Option<Seed>,
+    of_uids: bool,
 }
 
 /// Hash of a key under the seed of its keyspace. It identifies the key within the key's bucket.
@@ -138,13 +140,26 @@ impl Hashing {
     #[must_use]
     pub fn new(seed: Seed) -> Hashing {
         let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = Sha256::digest(seed.0).into();
-        Hashing { digest: u64::from_le_bytes([a, b, c, d, e, f, g, h]), seed: Some(seed) }
+        Hashing { digest: u64::from_le_bytes([a, b, c, d, e, f, g, h]), seed: Some(seed), of_uids: false }
     }
 
     /// Creates the hashing of a process that does not know the seed, for example of a client.
     #[must_use]
     pub fn of_digest(digest: u64) -> Hashing {
-        Hashing { digest, seed: None }
+        Hashing { digest, seed: None, of_uids: false }
+    }
+
+    /// Returns this hashing for a keyspace whose keys are the sparse uids if `of_uids`, and otherwise any bytes.
+    #[must_use]
+    pub fn with_uids(self, of_uids: bool) -> Hashing {
+        Hashing { of_uids, ..self }
+    }
+
+    /// Returns whether the keys are the sparse uids, which are the uids that the set files do not declare. Their
+    /// buckets and hashes are [`Bucket::of_uid`] and [`Seed::hash_uid`].
+    #[must_use]
+    pub fn has_uids(&self) -> bool {
+        self.of_uids
     }
 
     /// Returns the digest of the seed, from which the seed cannot be computed: the first 64 bits of SHA-256.
@@ -162,7 +177,7 @@ impl Hashing {
 
 impl PartialEq for Hashing {
     fn eq(&self, other: &Hashing) -> bool {
-        self.digest == other.digest
+        (self.digest, self.of_uids) == (other.digest, other.of_uids)
     }
 }
 

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Uid};
-use crate::keyspace::Hashing;
+use crate::keyspace::{Bucket, Hashing};
 use crate::limits;
 use crate::refusal::Refusal;
 use crate::section::Counters;
@@ -203,6 +203,9 @@ impl Layout {
         if lanes.keys.is_some() && self.keyspaces().count() == limits::MAX_KEYSPACES {
             return Err(AppendError::TooManyKeyspaces);
         }
+        if lanes.keys.is_some_and(|keys| keys.has_uids()) && self.keyspace_of_uids().is_some() {
+            return Err(AppendError::SecondKeyspaceOfUids);
+        }
         let first_section = self.sections();
         let run = SectionRun { first: SectionId(first_section), sections: lanes.sections() };
         let sections = first_section.saturating_add(run.sections);
@@ -328,6 +331,22 @@ impl Layout {
         self.lanes().filter_map(|(lanes, sections)| Some((lanes.keys?, sections)))
     }
 
+    /// Returns the keyspace whose keys are the sparse uids, with the sections of its buckets; `None` if the cluster has
+    /// none, so that every uid outside of the declared uids is refused.
+    #[must_use]
+    pub fn keyspace_of_uids(&self) -> Option<(Hashing, SectionRun)> {
+        self.keyspaces().find(|(keys, _)| keys.has_uids())
+    }
+
+    /// Returns the section of a sparse uid's bucket; `None` if the set files declare the uid, or if the cluster has no
+    /// keyspace of uids.
+    #[must_use]
+    pub fn bucket_of_uid(&self, uid: Uid) -> Option<SectionId> {
+        let (_, buckets) = self.keyspace_of_uids().filter(|_| !self.uids.contains(uid))?;
+        let section = SectionId(buckets.first.0 + u32::from(Bucket::of_uid(uid).index()));
+        Some(section).filter(|section| buckets.end().is_some_and(|end| section.0 < end))
+    }
+
     /// Returns the kind of a section's counters.
     #[must_use]
     pub fn counters_of(&self, section: SectionId) -> Counters {
@@ -414,6 +433,9 @@ pub enum AppendError {
     /// The layout has as many keyspaces as it may.
     #[error("the layout has {} keyspaces, the most it may have", limits::MAX_KEYSPACES)]
     TooManyKeyspaces,
+    /// The layout has a keyspace of uids. A sparse uid would have a counter in each of two.
+    #[error("the layout has a keyspace whose keys are uids, and may have one")]
+    SecondKeyspaceOfUids,
     /// The lanes have keys, and are not the buckets of a keyspace.
     #[error("the lanes of keys are not at most {} buckets from 0 on, without a clock", crate::keyspace::BUCKETS)]
     BadKeyspace,

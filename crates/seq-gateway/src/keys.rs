@@ -257,13 +257,18 @@ fn admit_keyspace(caller: &Caller, keyspace: &str) -> Result<(), KeyRefusal> {
 /// Returns the keyspace with this name.
 ///
 /// # Errors
-/// [`KeyRefusal::UnknownKeyspace`], or [`KeyRefusal::NoRoutes`] if this node has no routes yet and therefore knows no
-/// keyspace.
+/// [`KeyRefusal::UnknownKeyspace`], [`KeyRefusal::KeysAreUids`], or [`KeyRefusal::NoRoutes`] if this node has no routes
+/// yet and therefore knows no keyspace.
 pub(crate) fn find_keyspace<F: SequenceService>(service: &F, name: &str) -> Result<Arc<Keyspace>, KeyRefusal> {
-    service.keyspace(name).ok_or_else(|| match service.route_version() {
-        RouteVersion(0) => KeyRefusal::NoRoutes { keyspace: refusal::excerpt(name) },
-        _ => KeyRefusal::UnknownKeyspace { keyspace: refusal::excerpt(name) },
-    })
+    match service.keyspace(name) {
+        // The key "42" would have another counter than the uid 42.
+        Some(keyspace) if keyspace.hashing.has_uids() => Err(KeyRefusal::KeysAreUids { keyspace: name.to_owned() }),
+        Some(keyspace) => Ok(keyspace),
+        None if service.route_version() == RouteVersion(0) => {
+            Err(KeyRefusal::NoRoutes { keyspace: refusal::excerpt(name) })
+        }
+        None => Err(KeyRefusal::UnknownKeyspace { keyspace: refusal::excerpt(name) }),
+    }
 }
 
 /// Decodes the keys that another node has forwarded.

@@ -266,7 +266,7 @@ reasons! {
         /// The clock of the lane's owner is so far ahead of the clock of its store that the store raises no ceiling to
         /// the time of the owner's clock.
         ClockAhead = "CLOCK_AHEAD", [Unavailable], Ceiling, Unchanged, [AHEAD_MS];
-        /// The cluster has as many series or keyspaces as it may.
+        /// The cluster has as many series or keyspaces as it may, or it has a keyspace of uids already.
         TooManySeries = "TOO_MANY_SERIES", [ResourceExhausted], Never, Unchanged;
         /// The lanes do not fit the layout of the cluster.
         LayoutFull = "LAYOUT_FULL", [ResourceExhausted], Never, Unchanged;
@@ -278,7 +278,7 @@ reasons! {
         SetOutdated = "SET_OUTDATED", [FailedPrecondition], Never, Unchanged;
     }
     "Keys" {
-        /// No keyspace has this name.
+        /// No keyspace has this name, or its keys are uids, for which calls name no keyspace.
         UnknownKeyspace = "UNKNOWN_KEYSPACE", [NotFound], Never, Unchanged;
         /// The key is empty or has too many bytes.
         KeySize = "KEY_SIZE", [InvalidArgument], Never, Unchanged;

@@ -171,7 +171,7 @@ pub fn lanes(lanes: &Lanes, first: SectionId) -> v1::Lanes {
         let seq_bits = seq_bits.into();
         v1::TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }
     });
-    let keys = keys.map(|keys| v1::Hashing { digest: keys.digest(), seed: Vec::new() });
+    let keys = keys.map(|keys| v1::Hashing { digest: keys.digest(), seed: Vec::new(), of_uids: keys.has_uids() });
     v1::Lanes { count, per_section, start: start.0, margin, clock, first_section: first.0, keys }
 }
 
@@ -198,12 +198,12 @@ pub fn stated(series: &v1::StoredSeries) -> Result<StatedSeries, SeriesError> {
 
 /// Decodes the hashing of a keyspace; `None` if the seed is not the seed of the digest.
 fn hashing(keys: &v1::Hashing) -> Option<Hashing> {
-    let digest = Hashing::of_digest(keys.digest);
+    let digest = Hashing::of_digest(keys.digest).with_uids(keys.of_uids);
     if keys.seed.is_empty() {
         return Some(digest);
     }
     let seed = <[u8; 16]>::try_from(keys.seed.as_slice()).ok()?;
-    Some(Hashing::new(Seed::new(seed))).filter(|hashing| *hashing == digest)
+    Some(Hashing::new(Seed::new(seed)).with_uids(keys.of_uids)).filter(|hashing| *hashing == digest)
 }
 
 /// Decodes a series as a set states it to another set, with the seed of a keyspace.

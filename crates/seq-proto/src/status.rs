@@ -85,6 +85,7 @@ impl Reason {
             CommandRefusal::BadSeriesName { .. } => Reason::BadName,
             CommandRefusal::ShapeTooLong { .. } => Reason::BadShape,
             CommandRefusal::SeriesExists { .. } => Reason::SeriesExists,
+            CommandRefusal::KeyspaceOfUidsExists { .. } => Reason::TooManySeries,
             CommandRefusal::UnknownSeries { .. } => Reason::UnknownSeries,
             CommandRefusal::NotSeriesWriter { .. } => Reason::LayoutWriter,
             CommandRefusal::OtherSeries { .. } => Reason::OtherLayout,
@@ -96,7 +97,9 @@ impl Reason {
     /// Returns the reason for which lanes cannot be appended to the layout.
     const fn of_append(error: &AppendError) -> Reason {
         match error {
-            AppendError::TooManySpaces | AppendError::TooManyKeyspaces => Reason::TooManySeries,
+            AppendError::TooManySpaces | AppendError::TooManyKeyspaces | AppendError::SecondKeyspaceOfUids => {
+                Reason::TooManySeries
+            }
             AppendError::TooManySections { .. } | AppendError::UidsTooHigh { .. } => Reason::LayoutFull,
             AppendError::BadLanes { .. }
             | AppendError::BadStart { .. }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use seq_core::plan::{Fingerprint, Preconditions};
-use seq_core::state::{CreateSeries, Fields, State, Terms};
+use seq_core::state::{CreateKeyspace, CreateSeries, Fields, State, Terms};
 use seq_core::{NodeId, SectionId, SetId};
 use seq_proto::Reason;
 use seq_raft::{ChangeGuard, RaftHandle, StateMachine};
@@ -106,10 +106,10 @@ pub(crate) fn create_series(state: &State, create: &CreateSeries) -> Fingerprint
 }
 
 /// Returns the fingerprint of the preconditions for creating a keyspace. It covers the set with its lineage, its
-/// layout, and the name of the keyspace.
-pub(crate) fn create_keyspace(state: &State, name: &str) -> Fingerprint {
+/// layout, the name of the keyspace, and whether its keys are uids.
+pub(crate) fn create_keyspace(state: &State, create: &CreateKeyspace) -> Fingerprint {
     let layout = state.set.as_ref().map_or(0, |set| set.layout.id().0);
-    of("create keyspace", state).number(layout).text(name).fingerprint()
+    of("create keyspace", state).number(layout).text(&create.name).flag(create.of_uids).fingerprint()
 }
 
 /// Returns the fingerprint of the preconditions for retiring a series. It covers the set with its lineage, the name of

@@ -231,7 +231,7 @@ impl Run {
             let (count, per_section) = (input.around_small(4)?, input.around_small(2)?);
             let (start, margin) = (Seq(input.around(1)?), input.around(0)?);
             let lanes = match input.below(8)? {
-                0 => Lanes::of_keyspace(Hashing::new(seed(input)?)),
+                0 => Lanes::of_keyspace(Hashing::new(seed(input)?).with_uids(input.flag()?)),
                 _ => Lanes { count, per_section, start, margin, clock, keys: None },
             };
             Ok(CreateSeries {
@@ -273,7 +273,12 @@ impl Run {
                 let process = self.replica.state.node(node).map_or(0, |node| node.process);
                 Command::Died(Died { node, process: input.around(process)? })
             }
-            6 => Command::CreateKeyspace(CreateKeyspace { name: name(input)?, seed: seed(input)?, created_ms: 1 }),
+            6 => Command::CreateKeyspace(CreateKeyspace {
+                name: name(input)?,
+                seed: seed(input)?,
+                of_uids: input.flag()?,
+                created_ms: 1,
+            }),
             _ => Command::NoteReadsLanes(NoteReadsLanes {
                 node: NodeId(input.around_small(1)?),
                 incarnation: Incarnation(input.around(1)?),

@@ -102,7 +102,10 @@ func (r *Routes) Adopt(table *wire.Routes, seed string) (Change, error) {
 // AdoptClaim adopts a claim about the section of a uid. A claim whose epoch is not larger than that of the known route
 // is ignored.
 func (r *Routes) AdoptClaim(uid uint64, claim Claim) {
-	r.adoptClaim(claim, func(d *Directory) (int, uint32, bool) { return d.locate(uid) })
+	r.adoptClaim(claim, func(d *Directory) (int, uint32, bool) {
+		at, section, ok := d.locate(uid)
+		return at, section, ok && uint64(section) < d.clusters[at].sections.len()
+	})
 }
 
 // adoptClaim adopts a claim about the section that locate returns, with the index of its cluster.
@@ -211,6 +214,7 @@ func (d *Directory) Addrs() map[string]bool {
 
 func (d *Directory) id(index SetIndex) uint64 { return d.sets[index].ID }
 
+// locate returns the section of a uid with the index of its cluster. The section of a sparse uid is its bucket.
 func (d *Directory) locate(uid uint64) (at int, section uint32, ok bool) {
 	at, found := slices.BinarySearchFunc(d.clusters, uid, func(c *cluster, uid uint64) int {
 		return cmp.Compare(c.layout.start, uid)
@@ -219,7 +223,7 @@ func (d *Directory) locate(uid uint64) (at int, section uint32, ok bool) {
 		at--
 	}
 	if at < 0 || uid >= d.clusters[at].layout.end {
-		return 0, 0, false
+		return d.locateSparse(uid)
 	}
 	of := d.clusters[at].layout
 	return at, uint32((uid - of.start) / uint64(of.sectionSize)), true

@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"strconv"
 	"strings"
 
 	"seqsvr.example/clients/go/internal/wire"
@@ -93,6 +94,18 @@ func (d *Directory) clusterAt(home SetIndex) int {
 		}
 	}
 	return -1
+}
+
+// locateSparse returns the bucket of a uid that no cluster declares, in the keyspace of uids.
+func (d *Directory) locateSparse(uid uint64) (at int, section uint32, ok bool) {
+	for at, c := range d.clusters {
+		for i := range c.series {
+			if record := &c.series[i]; isKeyspace(record) && record.Lanes.Keys.OfUIDs {
+				return at, record.Lanes.FirstSection + uint32(Bucket(strconv.FormatUint(uid, 10))), true
+			}
+		}
+	}
+	return 0, 0, false
 }
 
 // isKeyspace returns whether a record describes a keyspace whose keys this client can map to buckets.

@@ -34,6 +34,32 @@ func keyspaceAt(name string, first uint32) wire.StoredSeries {
 	return wire.StoredSeries{Name: name, Lanes: lanes}
 }
 
+func TestSparseUIDsHaveTheRoutesOfTheirBuckets(t *testing.T) {
+	const uid = 1_234_567_890_123_456_789
+	r := New()
+	one := table(1, 5, 3, "oo-")
+	users := keyspaceAt("users", 13)
+	one.Series = []wire.StoredSeries{users}
+	one.LaneRuns = []wire.RouteRun{{FirstSection: 13, Sections: Buckets, Owner: 1, Epoch: 4}}
+	adopt(t, r, one, "seed:1")
+	if _, ok := r.Load().Route(uid); ok {
+		t.Error("a keyspace of any keys has uids")
+	}
+	users.Lanes.Keys.OfUIDs = true
+	two := table(1, 6, 3, "oo-")
+	two.Series, two.LaneRuns = one.Series, one.LaneRuns
+	adopt(t, r, two, "")
+	for _, sparse := range []uint64{uid, 1<<64 - 1} {
+		if got, ok := r.Load().Route(sparse); !ok || got != (Route{Epoch: 4, Owner: 1, known: true}) {
+			t.Errorf("uid %d: %+v, %v", sparse, got, ok)
+		}
+	}
+	r.AdoptClaim(uid, Claim{Set: 2, Since: 9})
+	if got := r.Load().BucketRoute(0, 13+5_033); got != (Route{Epoch: 9, Set: 1, IsClaim: true, known: true}) {
+		t.Errorf("after a claim: %+v", got)
+	}
+}
+
 func TestBucketsHaveRoutesAndLanesHaveNone(t *testing.T) {
 	r := New()
 	one := table(1, 5, 3, "oo-")

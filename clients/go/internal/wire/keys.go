@@ -103,8 +103,11 @@ func (m *Lanes) fields(c *codec) {
 // Hashing states how the keys of a keyspace are hashed.
 type Hashing struct {
 	Digest uint64
+	// OfUIDs is whether the keys are the uids that no set file declares.
+	OfUIDs bool
 }
 
 func (m *Hashing) fields(c *codec) {
 	c.fixed64(1, &m.Digest)
+	c.bool(3, &m.OfUIDs)
 }

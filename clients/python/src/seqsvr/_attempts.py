@@ -112,7 +112,7 @@ class Call(Generic[Result]):
     @property
     def is_outside(self) -> bool:
         """Whether an item is outside of all known uids, so that the routes must be fetched again."""
-        return any(item.uid is not None and self._shared.routes.space(item.uid) is None for item in self._items)
+        return any(item.uid is not None and self._shared.routes.route(item.uid) is None for item in self._items)
 
     def start(self) -> list[Step]:
         """The first steps: one for each owner concerned."""

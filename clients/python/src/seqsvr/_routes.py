@@ -76,6 +76,11 @@ class Space:
         """The route of a uid of this space."""
         return self._routes[(uid - self.start) // self.section_size]
 
+    @property
+    def has_sparse_uids(self) -> bool:
+        """Whether the cluster has a keyspace of uids, so that it serves the uids that are in no space."""
+        return any(series.lanes.keys.of_uids for series in self.series.values())
+
     def grow(self, end: int) -> None:
         """Adds the uids up to `end`, exclusive, if they are new."""
         if end > self.end:
@@ -182,9 +187,15 @@ class Routes:
         return spaces[index] if index >= 0 and uid < spaces[index].end else None
 
     def route(self, uid: int) -> Route | None:
-        """The newest known route of a uid; None for a uid outside every known space."""
+        """The newest known route of a uid; None for a uid outside every known space.
+
+        Any node serves a sparse uid, if the cluster has a keyspace of uids, and forwards it to the owner.
+        """
         space = self.space(uid)
-        return None if space is None else space[uid]
+        if space is not None:
+            return space[uid]
+        home = next((space.home for space in self._spaces[0] if space.has_sparse_uids), None)
+        return None if home is None else Route(0, VIRGIN, home, 0)
 
     def series(self, name: str) -> tuple[int, StoredSeries] | None:
         """The series of a name, with the id of a set of its cluster; None for an unknown name."""

@@ -179,7 +179,7 @@ class RouteFetch:
         elif response.HasField("routes"):
             self._shared.adopt(response.routes, seed)
             self._shared.responded((seed, 0))
-            if self._covered_at is None and all(self._routes.space(uid) is not None for uid in self._uids):
+            if self._covered_at is None and all(self._routes.route(uid) is not None for uid in self._uids):
                 self._covered_at = time.monotonic()
         else:
             self._starting = True

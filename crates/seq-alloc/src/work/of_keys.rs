@@ -5,7 +5,7 @@ use seq_api::service::{Allocation, Call, Current};
 use seq_core::keyspace::KeyHash;
 use seq_core::{Epoch, Refusal, Target};
 
-use super::Work;
+use super::{Advance, OnUids, Read, Take, Work};
 use crate::forward::ForwardTarget;
 use crate::ownership::Served;
 use crate::pending_item::PendingItem;
@@ -21,6 +21,30 @@ pub(crate) struct ReadKeys<'a>(pub(crate) &'a KeyedItems);
 pub(crate) struct AdvanceKeys<'a> {
     pub(crate) keys: &'a KeyedItems,
     pub(crate) to: Target,
+}
+
+impl OnUids for Take {
+    type OfKeys<'a> = TakeOfKeys<'a>;
+
+    fn of_keys<'a>(&self, keys: &'a KeyedItems) -> TakeOfKeys<'a> {
+        TakeOfKeys(keys)
+    }
+}
+
+impl OnUids for Read {
+    type OfKeys<'a> = ReadKeys<'a>;
+
+    fn of_keys<'a>(&self, keys: &'a KeyedItems) -> ReadKeys<'a> {
+        ReadKeys(keys)
+    }
+}
+
+impl OnUids for Advance {
+    type OfKeys<'a> = AdvanceKeys<'a>;
+
+    fn of_keys<'a>(&self, keys: &'a KeyedItems) -> AdvanceKeys<'a> {
+        AdvanceKeys { keys, to: self.to }
+    }
 }
 
 /// Returns the hash of an item's key.

@@ -12,6 +12,7 @@ mod keys;
 mod lanes;
 mod other_sets;
 mod session;
+mod sparse;
 mod store;
 mod strangers;
 mod threads;

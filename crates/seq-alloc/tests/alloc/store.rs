@@ -351,7 +351,15 @@ impl Store {
 
     /// Creates a keyspace with this seed. Returns the sections of its buckets.
     pub(crate) fn create_keyspace(&self, name: &str, seed: [u8; 16]) -> Range<u32> {
-        let create = CreateKeyspace { name: name.to_owned(), seed: Seed::new(seed), created_ms: 0 };
+        self.create(CreateKeyspace { name: name.to_owned(), seed: Seed::new(seed), of_uids: false, created_ms: 0 })
+    }
+
+    /// Creates the keyspace of uids. Returns the sections of its buckets.
+    pub(crate) fn create_keyspace_of_uids(&self, name: &str) -> Range<u32> {
+        self.create(CreateKeyspace { name: name.to_owned(), seed: Seed::new([9; 16]), of_uids: true, created_ms: 0 })
+    }
+
+    fn create(&self, create: CreateKeyspace) -> Range<u32> {
         match self.state.lock().apply(&Command::CreateKeyspace(create)) {
             Answer::KeyspaceCreated(Ok(buckets)) => buckets.first.0..buckets.first.0 + buckets.sections,
             refused => panic!("{refused:?}"),

@@ -15,9 +15,12 @@ use crate::settle::{self, Wanted};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr keyspace create main --dry-run\n  seqsvr keyspace create main\n  \
-                        seqsvr keyspace create main --yes -o json    (in scripts)\n\n\
+                        seqsvr keyspace create main --yes -o json    (in scripts)\n  \
+                        seqsvr keyspace create users --uids    (uids of 64 bits, for example Snowflakes)\n\n\
                         A name is used once: a keyspace is neither renamed nor removed. The same command again changes \
                         nothing.\n\n\
+                        With --uids, every uid that the set files do not declare gets a counter: all calls for uids, \
+                        `seqsvr next UID` and keys `seq:UID` of Redis serve it from then on. A cluster has one such keyspace.\n\n\
                         Exit codes: 0 the keyspace exists, 1 refused (SERIES_EXISTS, TOO_MANY_SERIES, OLD_FORMAT, \
                         SET_OUTDATED), 2 a wrong name, file or address, or no terminal to confirm on, 3 the store has no set or \
                         no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done \
@@ -26,6 +29,9 @@ pub struct CreateArgs {
     /// Name of the keyspace: 1 to 63 characters of a-z, 0-9, _, . and -.
     #[arg(value_name = "KEYSPACE")]
     name: String,
+    /// Makes the uids outside of the range of the set files its keys.
+    #[arg(long)]
+    uids: bool,
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
     #[command(flatten)]
@@ -54,7 +60,7 @@ struct Outcome<'a> {
 pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
     let name = args.name.as_str();
     let cluster = Cluster::connect(&args.target, args.timeout.duration()).await?;
-    let dry_run = async |store: &mut StoreClient| store.create_keyspace(name, Mode::Show).await;
+    let dry_run = async |store: &mut StoreClient| store.create_keyspace(name, args.uids, Mode::Show).await;
     let (mut set, foreseen) = cluster.into_series_writer(dry_run).await?;
     let (view, existed) = (stated(&foreseen)?, foreseen.existed);
     let (own, plan) = (set.info().name.clone(), Fingerprint(foreseen.fingerprint));
@@ -72,7 +78,9 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
             output.line(format_args!("nothing to do: keyspace {name} was created {}", view.created))?;
         } else {
             let buckets = grouped(view.buckets.into());
-            output.line(format_args!("set {own} would create it, with {buckets} buckets; its name is permanent"))?;
+            let kind = if view.uids { " for sparse uids" } else { "" };
+            output
+                .line(format_args!("set {own} would create it, with {buckets} buckets{kind}; its name is permanent"))?;
             plan::print(plan, output)?;
         }
     }
@@ -89,7 +97,7 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
         return Ok(Exit::Declined);
     }
     set.store.restart_time();
-    let made = set.store.create_keyspace(name, Mode::Make(plan)).await?;
+    let made = set.store.create_keyspace(name, args.uids, Mode::Make(plan)).await?;
     let pending = settle::until_known(&set.sets, Wanted::Keyspace(name), output).await;
     if output.is_json() {
         output.json(&outcome(&stated(&made)?, made.created, &pending))?;
@@ -104,5 +112,5 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
 fn stated(response: &CreateKeyspaceResponse) -> Result<KeyspaceView, Failure> {
     let keyspace = response.keyspace.as_ref();
     let keyspace = keyspace.ok_or_else(|| Failure::new(Exit::Failed, "the response of the store has no keyspace"))?;
-    Ok(KeyspaceView::new(&keyspace.name, keyspace.first_section, keyspace.created_ms))
+    Ok(KeyspaceView::new(&keyspace.name, keyspace.first_section, keyspace.created_ms, keyspace.of_uids))
 }

@@ -30,11 +30,11 @@ pub(super) async fn run(args: &ListArgs, output: &Output) -> anyhow::Result<Exit
     } else if keyspaces.is_empty() {
         output.line("no keyspace; `seqsvr keyspace create` makes one")?;
     } else {
-        let mut table = Table::new(&["keyspace", "created", "sections"]);
+        let mut table = Table::new(&["keyspace", "keys", "created", "sections"]);
         for one in &keyspaces {
             let end = one.first_section.saturating_add(one.buckets);
             let sections = format!("{}..{}", grouped(one.first_section.into()), grouped(end.into()));
-            table.row([one.name.clone(), one.created.clone(), sections]);
+            table.row([one.name.clone(), one.kind().to_owned(), one.created.clone(), sections]);
         }
         output.table(&table)?;
     }

@@ -46,7 +46,8 @@ pub(super) async fn run(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit
         return Ok(Exit::Ok);
     }
     let KeyspaceView { name, buckets, created, .. } = &keyspace;
-    output.line(format_args!("{name}: {} buckets, created {created}", grouped((*buckets).into())))?;
+    let (buckets, kind) = (grouped((*buckets).into()), keyspace.kind());
+    output.line(format_args!("{name}: {buckets} buckets, keys are {kind}, created {created}"))?;
     // There are no runs if a proxy responded, because its routes contain no buckets.
     if !runs.is_empty() {
         output.table(&table(&runs))?;

@@ -17,6 +17,8 @@ pub(super) struct KeyspaceView {
     pub(super) buckets: u32,
     /// Section of the first bucket.
     pub(super) first_section: u32,
+    /// Whether the keys are the sparse uids.
+    pub(super) uids: bool,
     /// Time at which the keyspace was created, in UTC.
     pub(super) created: String,
 }
@@ -37,9 +39,14 @@ pub(super) struct BucketRun {
 }
 
 impl KeyspaceView {
-    pub(super) fn new(name: &str, first_section: u32, created_ms: u64) -> KeyspaceView {
+    pub(super) fn new(name: &str, first_section: u32, created_ms: u64, uids: bool) -> KeyspaceView {
         let (name, created) = (name.to_owned(), utc::text_of_ms(created_ms));
-        KeyspaceView { name, buckets: BUCKETS.into(), first_section, created }
+        KeyspaceView { name, buckets: BUCKETS.into(), first_section, uids, created }
+    }
+
+    /// Returns the kind of the keys.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.uids { "sparse uids" } else { "any bytes" }
     }
 
     /// Returns the sections of the buckets.
@@ -51,8 +58,9 @@ impl KeyspaceView {
 /// Returns the keyspaces in a route table, in the order in which they were created.
 pub(super) fn keyspaces(routes: &Routes) -> Vec<KeyspaceView> {
     let keyspace = |series: &StoredSeries| {
-        let lanes = series.lanes.as_ref().filter(|lanes| lanes.keys.is_some())?;
-        Some(KeyspaceView::new(&series.name, lanes.first_section, series.created_ms))
+        let lanes = series.lanes.as_ref()?;
+        let uids = lanes.keys.as_ref()?.of_uids;
+        Some(KeyspaceView::new(&series.name, lanes.first_section, series.created_ms, uids))
     };
     routes.series.iter().filter_map(keyspace).collect()
 }

@@ -108,6 +108,54 @@ fn buckets_have_routes_and_lanes_have_none() {
     assert_eq!(routes.load().bucket(SetIndex(1), SectionId(last)), None, "of another cluster");
 }
 
+/// Sparse uids are routed by their buckets, and claims of other sets replace these routes.
+#[test]
+fn sparse_uids_have_the_routes_of_their_buckets() {
+    let (layout, uid) = (Layout::new(0..10, 5).unwrap(), 1_234_567_890_123_456_789);
+    let of_uids = Lanes::of_keyspace(Hashing::of_digest(7).with_uids(true));
+    let (layout, buckets) = layout.append(of_uids).unwrap();
+    let bucket = layout.bucket_of_uid(Uid(uid)).unwrap();
+    let update = |version: u64, with_keyspace: bool| {
+        let (home, routed) = (SetId(id("a")), RouteVersion(1));
+        let (name, sections) = ("users".into(), buckets);
+        let lanes = of_uids;
+        let users = Series { name, shape: Vec::new(), lanes, sections, created_ms: 0, home, retired: false, routed };
+        let run = |first: u32, sections: u32, owner: u32| RouteRun {
+            first: SectionId(first),
+            sections,
+            route: Route { owner: Some(NodeId(owner)), epoch: Epoch(version), ..Route::default() },
+        };
+        let runs = if with_keyspace { vec![run(0, bucket.0, 1), run(bucket.0, 1, 2)] } else { vec![run(0, 2, 1)] };
+        let nodes = [1, 2].map(|id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a-{id}:1") }));
+        v1::Routes::from(&RouteUpdate {
+            set: "a".into(),
+            id: home,
+            layout: if with_keyspace { layout.clone() } else { layout.declared() },
+            version: RouteVersion(version),
+            base: RouteVersion(0),
+            nodes: nodes.into(),
+            sets: BTreeMap::new(),
+            runs,
+            series: if with_keyspace { vec![users].into() } else { [].into() },
+        })
+    };
+    let routes = Routes::default();
+    routes.adopt(&update(1, false), seed().as_ref()).unwrap();
+    assert_eq!(routes.load().route(uid), None, "no keyspace is known");
+    routes.adopt(&update(2, true), None).unwrap();
+    assert_eq!(owner(&routes, uid), Some((2, 2)));
+    assert_eq!(routes.load().section_of(uid), Some(bucket));
+    let (without, directory) = (u64::MAX, routes.load());
+    let route = directory.route(without).unwrap();
+    assert_eq!((route.owner, route.set, route.epoch), (None, SetIndex(0), Epoch(0)), "its bucket has no route");
+    assert_eq!(owner(&routes, 3), Some((1, 2)));
+    routes.adopt_claims(&[(Place::Uid(uid), Claim { set: SetId(77), since: Epoch(5) })]);
+    let route = routes.load().route(uid).unwrap();
+    assert_eq!((route.owner, route.epoch, route.is_claim), (None, Epoch(5), true));
+    assert_eq!(routes.load().set(route.set).id(), SetId(77));
+    assert_eq!(owner(&routes, 3), Some((1, 2)), "the routes of declared uids stay");
+}
+
 #[test]
 fn each_uid_is_found_in_its_set_only() {
     let routes = Routes::default();

@@ -26,10 +26,15 @@ impl StoreClient {
         self.call(limit, async |to| SeriesAdmin::new(to).create_series(timed(request.clone(), limit)).await).await
     }
 
-    /// Creates a keyspace.
-    pub async fn create_keyspace(&mut self, name: &str, mode: Mode) -> anyhow::Result<CreateKeyspaceResponse> {
+    /// Creates a keyspace, whose keys are the sparse uids if `of_uids`.
+    pub async fn create_keyspace(
+        &mut self,
+        name: &str,
+        of_uids: bool,
+        mode: Mode,
+    ) -> anyhow::Result<CreateKeyspaceResponse> {
         let (dry_run, plan) = mode.fields();
-        let request = CreateKeyspaceRequest { name: name.to_owned(), dry_run, plan };
+        let request = CreateKeyspaceRequest { name: name.to_owned(), dry_run, plan, of_uids };
         let limit = self.limit_of(dry_run);
         self.call(limit, async |to| KeyspaceAdmin::new(to).create_keyspace(timed(request.clone(), limit)).await).await
     }

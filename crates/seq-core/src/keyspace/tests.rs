@@ -11,6 +11,10 @@ use super::*;
 /// The key of the published test vectors of SipHash.
 const SEED: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
+/// A sparse uid, with the slot that Redis Cluster has for its digits.
+const SNOWFLAKE: u64 = 1_234_567_890_123_456_789;
+const SNOWFLAKE_SLOT: u16 = 5_033;
+
 fn bucket(key: &str) -> u16 {
     Bucket::of(key.as_bytes()).index()
 }
@@ -48,7 +52,9 @@ fn the_bucket_of_a_uid_is_that_of_its_digits() {
     for (uid, slot) in [(0, 13_907), (42, 8_000), (u64::MAX, 5_255)] {
         assert_eq!(Bucket::of_uid(Uid(uid)).index(), slot, "{uid}");
     }
-    for uid in [9, 10, 1_234_567_890, 1 << 63] {
+    // A Snowflake id: `CLUSTER KEYSLOT 1234567890123456789` of Redis gives this slot.
+    assert_eq!(Bucket::of_uid(Uid(SNOWFLAKE)).index(), SNOWFLAKE_SLOT);
+    for uid in [9, 10, 1_234_567_890, SNOWFLAKE, 1 << 63] {
         assert_eq!(Bucket::of_uid(Uid(uid)).index(), bucket(&format!("seq:{{{uid}}}")));
     }
 }
@@ -138,6 +144,8 @@ fn hashes_are_pinned() {
     assert_eq!(format!("{:?}", seed.hash(b"conv:42")), "03158b1363daf0e4fd1d77ed11654791");
     assert_eq!(format!("{:?}", seed.hash_uid(Uid(42))), "353e67c071b29c9c954aee18e847ab76");
     assert_eq!(seed.hash_uid(Uid(42)), seed.hash(&[42, 0, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(format!("{:?}", seed.hash_uid(Uid(SNOWFLAKE))), "1b65f33b813e84c6c9c2328df0a7b844");
+    assert_eq!(format!("{:?}", seed.hash_uid(Uid(u64::MAX))), "565ddd71bb9a0cae772d5bb1d8d6400b");
 }
 
 #[test]
@@ -160,6 +168,10 @@ fn a_digest_stands_for_a_seed() {
     assert_eq!(Hashing::of_digest(hashing.digest()), hashing);
     assert_ne!(Hashing::new(Seed::new([7; 16])), hashing);
     assert_eq!((hashing.seed(), Hashing::of_digest(1).seed()), (Some(Seed::new(SEED)), None));
+    let of_uids = hashing.with_uids(true);
+    assert_eq!((of_uids.has_uids(), of_uids.digest(), of_uids.seed()), (true, hashing.digest(), hashing.seed()));
+    assert_ne!(of_uids, hashing, "keys of another kind have other counters");
+    assert_eq!(of_uids.with_uids(false), hashing);
 }
 
 #[test]

@@ -195,13 +195,16 @@ impl Lanes {
     /// Returns the hash of these lanes and of all spaces before them; `layout` is the hash of the spaces before them.
     /// The hashed bytes must not change, because different versions of the program compare their hashes.
     pub(super) fn hash(&self, layout: LayoutId) -> LayoutId {
-        /// Kinds of spaces: 2 for lanes without a clock, 3 for lanes with a clock, and 4 for buckets with the functions
-        /// of [`keyspace`](crate::keyspace). Kind 1 is a space of uids.
+        /// Kinds of spaces: 2 for lanes without a clock, 3 for lanes with a clock, and 4 and 5 for buckets with the
+        /// functions of [`keyspace`](crate::keyspace): 4 if the keys are any bytes, 5 if they are the sparse uids. Kind
+        /// 1 is a space of uids.
         const PLAIN: u8 = 2;
         const TICKS: u8 = 3;
         const KEYS: u8 = 4;
+        const KEYS_OF_UIDS: u8 = 5;
         let Lanes { count, per_section, start, margin, clock, keys } = *self;
         let kind = match (clock, keys) {
+            (_, Some(keys)) if keys.has_uids() => KEYS_OF_UIDS,
             (_, Some(_)) => KEYS,
             (Some(_), None) => TICKS,
             (None, None) => PLAIN,

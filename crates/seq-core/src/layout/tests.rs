@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::id::Step;
-use crate::keyspace::{BUCKETS, Seed};
+use crate::keyspace::{BUCKETS, Bucket, Seed};
 
 proptest! {
     /// Checks the widest offsets and the sizes next to powers of two, with which a reciprocal would be wrong.
@@ -162,6 +162,7 @@ fn each_field_of_a_space_is_in_the_id() {
         ticks(TickClock { lead_ms: 2_000, ..CLOCK }),
         with(Lanes::of_keyspace(hashing())),
         with(Lanes::of_keyspace(Hashing::of_digest(1))),
+        with(Lanes::of_keyspace(hashing().with_uids(true))),
         with(Lanes { keys: None, ..Lanes::of_keyspace(hashing()) }),
     ];
     let distinct: alloc::collections::BTreeSet<u64> = ids.iter().map(|id| id.0).collect();
@@ -209,6 +210,32 @@ fn buckets_are_numbered_through_all_spaces() {
     assert_eq!(layout.id(), LayoutId(0x6ce9_0d95_5fe4_ca11), "{:#x}", layout.id().0);
     let (more, _) = layout.append(plain(1, 1)).unwrap();
     assert_eq!((more.has_keys(last), more.has_keys(SectionId(last.0 + 1))), (true, false));
+}
+
+#[test]
+fn sparse_uids_are_in_the_buckets_of_the_keyspace_of_uids() {
+    let without = spaces().append(Lanes::of_keyspace(hashing())).unwrap().0;
+    assert_eq!((without.keyspace_of_uids(), without.bucket_of_uid(Uid(5))), (None, None));
+    let of_uids = Hashing::of_digest(3).with_uids(true);
+    let (layout, buckets) = without.append(Lanes::of_keyspace(of_uids)).unwrap();
+    assert_eq!(layout.keyspace_of_uids(), Some((of_uids, buckets)));
+    assert_eq!(buckets.first, SectionId(9 + u32::from(BUCKETS)));
+    let address = layout.uids_of(buckets.first).start;
+    for uid in [0, 999, 1_250, 1_234_567_890_123_456_789, address, u64::MAX].map(Uid) {
+        let section = SectionId(buckets.first.0 + u32::from(Bucket::of_uid(uid).index()));
+        assert_eq!(layout.bucket_of_uid(uid), Some(section), "{uid}");
+        assert!(layout.locate(uid).is_err(), "{uid} has no slot");
+    }
+    for uid in [1_000, 1_249].map(Uid) {
+        assert_eq!(layout.bucket_of_uid(uid), None, "{uid} is declared");
+        assert!(layout.locate(uid).is_ok());
+    }
+    assert_eq!(layout.id(), LayoutId(0x2f81_aa92_38b1_c091), "{:#x}", layout.id().0);
+    let again = Lanes::of_keyspace(Hashing::of_digest(4).with_uids(true));
+    assert_eq!(layout.append(again), Err(AppendError::SecondKeyspaceOfUids));
+    assert!(layout.append(Lanes::of_keyspace(Hashing::of_digest(4))).is_ok());
+    let few = spaces().append(Lanes::of_buckets(of_uids, 1)).unwrap().0;
+    assert_eq!(few.bucket_of_uid(Uid(5)), None, "a bucket that the keyspace does not have");
 }
 
 #[test]

@@ -66,6 +66,7 @@ impl RefusedCommit {
             | CommandRefusal::BadSeriesName { .. }
             | CommandRefusal::ShapeTooLong { .. }
             | CommandRefusal::SeriesExists { .. }
+            | CommandRefusal::KeyspaceOfUidsExists { .. }
             | CommandRefusal::UnknownSeries { .. }
             | CommandRefusal::NotSeriesWriter { .. }
             | CommandRefusal::OtherSeries { .. }

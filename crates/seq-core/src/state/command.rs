@@ -368,6 +368,12 @@ pub enum CommandRefusal {
         /// Whether that series is retired.
         retired: bool,
     },
+    /// The cluster has a keyspace of uids with another name. A sparse uid would have a counter in each of two.
+    #[error("keyspace {name:?} has the uids outside of the declared range, and a cluster has one such keyspace")]
+    KeyspaceOfUidsExists {
+        /// Name of the keyspace of uids.
+        name: String,
+    },
     /// No series has this name.
     #[error("no series is named {name:?}")]
     UnknownSeries {

@@ -167,7 +167,7 @@ commands! {
         SeriesCreated(Result<SectionRun, CommandRefusal>);
 
     /// Creates a keyspace.
-    11 create_keyspace: CreateKeyspace(CreateKeyspace) as 9 { name, seed, created_ms } =>
+    11 create_keyspace: CreateKeyspace(CreateKeyspace) as 9 { name, seed, of_uids, created_ms } =>
         /// The sections of its buckets.
         KeyspaceCreated(Result<SectionRun, CommandRefusal>);
 

@@ -371,7 +371,7 @@ impl Fields for Lanes {
         match keys {
             None => clock.put(body),
             Some(keys) => {
-                KEYS.put(body);
+                if keys.has_uids() { KEYS_OF_UIDS } else { KEYS }.put(body);
                 keys.seed().expect("a store knows the seeds").put(body);
             }
         }
@@ -380,17 +380,22 @@ impl Fields for Lanes {
     fn take(body: &mut &[u8]) -> Option<Lanes> {
         let ((count, per_section), (start, margin)) = (Fields::take(body)?, <(Seq, u64)>::take(body)?);
         let lanes = Lanes { count, per_section, start, margin, clock: None, keys: None };
-        if body.first() != Some(&KEYS) {
-            return Some(Lanes { clock: Fields::take(body)?, ..lanes });
-        }
+        let of_uids = match body.first() {
+            Some(&KEYS) => false,
+            Some(&KEYS_OF_UIDS) => true,
+            _ => return Some(Lanes { clock: Fields::take(body)?, ..lanes }),
+        };
         let _: u8 = Fields::take(body)?;
         let seed = Fields::take(body)?;
-        Some(Lanes { keys: Some(Hashing::new(seed)), ..lanes })
+        Some(Lanes { keys: Some(Hashing::new(seed).with_uids(of_uids)), ..lanes })
     }
 }
 
 /// Byte in the encoding of buckets in the place of the byte that states whether lanes have a clock.
 const KEYS: u8 = 2;
+
+/// The same byte of the buckets of a keyspace whose keys are uids.
+const KEYS_OF_UIDS: u8 = 3;
 
 /// The order of the fields is the format.
 impl Fields for TickClock {

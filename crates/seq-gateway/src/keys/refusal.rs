@@ -18,6 +18,9 @@ pub(crate) enum KeyRefusal {
         "no keyspace is named {keyspace:?}: `seqsvr keyspace list` lists them, and a new one is known within a second"
     )]
     UnknownKeyspace { keyspace: String },
+    /// The keys of the keyspace are uids, and calls for uids name no keyspace.
+    #[error("keyspace {keyspace:?} has no other keys than uids: call for the uid itself, without a keyspace")]
+    KeysAreUids { keyspace: String },
     /// The node has just started, and knows no keyspace yet.
     #[error("the node has no routes yet, so it does not know whether keyspace {keyspace:?} exists: repeat the request")]
     NoRoutes { keyspace: String },
@@ -80,7 +83,7 @@ impl KeyRefusal {
     /// Returns the reason.
     pub(crate) fn reason(&self) -> Reason {
         match self {
-            KeyRefusal::UnknownKeyspace { .. } => Reason::UnknownKeyspace,
+            KeyRefusal::UnknownKeyspace { .. } | KeyRefusal::KeysAreUids { .. } => Reason::UnknownKeyspace,
             KeyRefusal::NoRoutes { .. } => Reason::Unserved,
             KeyRefusal::OtherTenantsKeyspace { .. } | KeyRefusal::OtherTenantsKey { .. } => Reason::OtherTenantsKey,
             KeyRefusal::KeySize { .. } => Reason::KeySize,

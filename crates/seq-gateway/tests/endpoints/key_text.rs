@@ -65,6 +65,9 @@ async fn refusals_of_keys_have_a_reason() {
         (format!("current/main/{longer}"), 400, "KEY_SIZE", "513 bytes"),
         ("next/other/conv:42".to_owned(), 404, "UNKNOWN_KEYSPACE", "\"other\""),
         ("current/other/conv:42".to_owned(), 404, "UNKNOWN_KEYSPACE", "seqsvr keyspace list"),
+        // The key "42" of a keyspace of uids would have another counter than the uid 42.
+        ("next/users/42".to_owned(), 404, "UNKNOWN_KEYSPACE", "call for the uid itself"),
+        ("current/users/42".to_owned(), 404, "UNKNOWN_KEYSPACE", "\"users\""),
         ("next/main/a%2".to_owned(), 400, "MALFORMED", "at byte 1: write % as %25"),
         ("next/main/a?n=0".to_owned(), 400, "COUNT_OUT_OF_RANGE", "1..=1000000"),
         ("next/main/a?n=1&n=2".to_owned(), 400, "MALFORMED", "twice"),
@@ -136,6 +139,7 @@ async fn every_method_of_keys_is_served_in_json() {
     let (longer, none) = ("x".repeat(513), json!({ "keyspace": "main" }));
     for (method, body, status, reason) in [
         ("Next", json!({ "keyspace": "nothing", "key": "a" }), 404, "UNKNOWN_KEYSPACE"),
+        ("NextMany", json!({ "keyspace": "users", "rawKeys": ["KgAAAAAAAAA="] }), 404, "UNKNOWN_KEYSPACE"),
         ("Next", none.clone(), 400, "KEY_SIZE"),
         ("Next", json!({ "keyspace": "main", "key": longer }), 400, "KEY_SIZE"),
         ("Next", json!({ "keyspace": "main", "key": "a", "rawKey": "YQ==" }), 400, "MALFORMED"),

@@ -269,8 +269,9 @@ impl SequenceService for Twin {
     fn keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
         let (hashing, sections) = (Hashing::new(Seed::new([7; 16])), BUCKETS.into());
         let buckets = SectionRun { first: SectionId(10), sections };
-        let keyspace = Keyspace { name: name.to_owned(), hashing, buckets };
-        (name == "main" && self.route_version() > RouteVersion(0)).then(|| Arc::new(keyspace))
+        // The keys of "users" are uids.
+        let keyspace = Keyspace { name: name.to_owned(), hashing: hashing.with_uids(name == "users"), buckets };
+        (["main", "users"].contains(&name) && self.route_version() > RouteVersion(0)).then(|| Arc::new(keyspace))
     }
 
     async fn next_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Allocation, Refusal>> {

@@ -91,9 +91,9 @@ impl ProxyService {
     }
 
     /// Returns the counter whose lane has the address `uid`; `None` if `uid` is the uid of a user, or the address of a
-    /// lane of another series.
+    /// lane of another series. Only calls for ids have addresses.
     fn counter_at(&self, call: Call, uid: Uid) -> Option<Counter> {
-        let (section, _) = layout::locate(uid)?;
+        let (section, _) = layout::locate(uid).filter(|_| call.via == Via::Id)?;
         let has_lane = |series: &Series| series.record().sections.iter().any(|one| one == section);
         let series = self.client(call).all_known_series().into_iter().find(has_lane)?;
         Some(Counter { shape: series.shape(), series })

@@ -7050,6 +7050,10 @@ pub struct Hashing {
     /// The seed, 16 bytes, in messages between the nodes of a cluster; empty in messages to clients, because it is secret.
     #[prost(bytes = "vec", tag = "2")]
     pub seed: ::prost::alloc::vec::Vec<u8>,
+    /// Whether the keys are the sparse uids, which are the uids that no set file declares: the key is the uid's 8 bytes,
+    /// little endian, in the bucket of its decimal digits. At most one keyspace of a cluster.
+    #[prost(bool, tag = "3")]
+    pub of_uids: bool,
 }
 /// A clock in ticks: `time << seq_bits | sequence number`, where the time is in units since the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -12612,6 +12616,9 @@ pub struct Keyspace {
     /// Milliseconds since 1970 when it was created.
     #[prost(uint64, tag = "3")]
     pub created_ms: u64,
+    /// Whether its keys are the sparse uids, as in `Hashing`, which `SequenceService` allocates numbers of.
+    #[prost(bool, tag = "4")]
+    pub of_uids: bool,
 }
 /// Creates a keyspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -12626,6 +12633,9 @@ pub struct CreateKeyspaceRequest {
     /// nothing; 0: it rests on nothing.
     #[prost(fixed64, tag = "3")]
     pub plan: u64,
+    /// Whether its keys are the sparse uids, as in `Hashing`. A second keyspace of uids is refused with TOO_MANY_SERIES.
+    #[prost(bool, tag = "4")]
+    pub of_uids: bool,
 }
 /// The keyspace exists, or would.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -12637,7 +12647,7 @@ pub struct CreateKeyspaceResponse {
     #[prost(bool, tag = "2")]
     pub created: bool,
     /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, its
-    /// layout, and the name of the keyspace.
+    /// layout, the name of the keyspace, and whether its keys are uids.
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
     /// Whether it existed before this request.
@@ -13896,8 +13906,8 @@ pub mod keyspace_admin_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Creates a keyspace. A keyspace of the same name gets the same response; a name of a series is refused with
-        /// SERIES_EXISTS.
+        /// Creates a keyspace. A keyspace of the same name and kind gets the same response; a name of a series, or of a
+        /// keyspace of the other kind, is refused with SERIES_EXISTS.
         pub async fn create_keyspace(
             &mut self,
             request: impl tonic::IntoRequest<super::CreateKeyspaceRequest>,
@@ -13939,8 +13949,8 @@ pub mod keyspace_admin_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with KeyspaceAdminServiceServer.
     #[async_trait]
     pub trait KeyspaceAdminService: std::marker::Send + std::marker::Sync + 'static {
-        /// Creates a keyspace. A keyspace of the same name gets the same response; a name of a series is refused with
-        /// SERIES_EXISTS.
+        /// Creates a keyspace. A keyspace of the same name and kind gets the same response; a name of a series, or of a
+        /// keyspace of the other kind, is refused with SERIES_EXISTS.
         async fn create_keyspace(
             &self,
             request: tonic::Request<super::CreateKeyspaceRequest>,

@@ -2646,6 +2646,9 @@ impl serde::Serialize for Hashing {
         if true {
             len += 1;
         }
+        if true {
+            len += 1;
+        }
         let mut struct_ser = serializer.serialize_struct("seqsvr.v1.Hashing", len)?;
         if true {
             #[allow(clippy::needless_borrow)]
@@ -2656,6 +2659,9 @@ impl serde::Serialize for Hashing {
             #[allow(clippy::needless_borrow)]
             #[allow(clippy::needless_borrows_for_generic_args)]
             struct_ser.serialize_field("seed", pbjson::private::base64::encode(&self.seed).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("ofUids", &self.of_uids)?;
         }
         struct_ser.end()
     }
@@ -2669,12 +2675,15 @@ impl<'de> serde::Deserialize<'de> for Hashing {
         const FIELDS: &[&str] = &[
             "digest",
             "seed",
+            "of_uids",
+            "ofUids",
         ];
 
         #[allow(clippy::enum_variant_names)]
         enum GeneratedField {
             Digest,
             Seed,
+            OfUids,
             __SkipField__,
         }
         impl<'de> serde::Deserialize<'de> for GeneratedField {
@@ -2699,6 +2708,7 @@ impl<'de> serde::Deserialize<'de> for Hashing {
                         match value {
                             "digest" => Ok(GeneratedField::Digest),
                             "seed" => Ok(GeneratedField::Seed),
+                            "ofUids" | "of_uids" => Ok(GeneratedField::OfUids),
                             _ => Ok(GeneratedField::__SkipField__),
                         }
                     }
@@ -2720,6 +2730,7 @@ impl<'de> serde::Deserialize<'de> for Hashing {
             {
                 let mut digest__ = None;
                 let mut seed__ = None;
+                let mut of_uids__ = None;
                 while let Some(k) = map_.next_key()? {
                     match k {
                         GeneratedField::Digest => {
@@ -2738,6 +2749,12 @@ impl<'de> serde::Deserialize<'de> for Hashing {
                                 Some(map_.next_value::<::pbjson::private::BytesDeserialize<_>>()?.0)
                             ;
                         }
+                        GeneratedField::OfUids => {
+                            if of_uids__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("ofUids"));
+                            }
+                            of_uids__ = Some(map_.next_value()?);
+                        }
                         GeneratedField::__SkipField__ => {
                             let _ = map_.next_value::<serde::de::IgnoredAny>()?;
                         }
@@ -2746,6 +2763,7 @@ impl<'de> serde::Deserialize<'de> for Hashing {
                 Ok(Hashing {
                     digest: digest__.unwrap_or_default(),
                     seed: seed__.unwrap_or_default(),
+                    of_uids: of_uids__.unwrap_or_default(),
                 })
             }
         }

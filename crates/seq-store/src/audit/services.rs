@@ -118,7 +118,8 @@ impl<S: KeyspaceAdminService> KeyspaceAdminService for Audited<S> {
         if given.dry_run {
             return self.inner.create_keyspace(request).await;
         }
-        let operation = Operation { text: format!("keyspace create {}", given.name), plan: given.plan };
+        let kind = if given.of_uids { " --uids" } else { "" };
+        let operation = Operation { text: format!("keyspace create {}{kind}", given.name), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.create_keyspace(request)).await
     }
 }

@@ -20,10 +20,10 @@ impl SetAdmin {
     ) -> Result<CreateKeyspaceResponse, Status> {
         self.linearize().await?;
         self.check_series_format()?;
-        let CreateKeyspaceRequest { name, dry_run, plan } = request;
+        let CreateKeyspaceRequest { name, dry_run, plan, of_uids } = request;
         let required = Required::new(dry_run, plan);
         let created_ms = self.between.replicated.raft().clock_ms();
-        let create = CreateKeyspace { name, seed: draw_seed(), created_ms };
+        let create = CreateKeyspace { name, seed: draw_seed(), of_uids, created_ms };
         let foresee = || self.read(|state, _| foresee(state, &create))?;
         let now = foresee()?;
         if now.exists {
@@ -39,7 +39,8 @@ impl SetAdmin {
         required.check(now.plan)?;
         self.between.replicated.propose(create.clone()).await?.map_err(|refusal| refused(&refusal))?;
         let event = EventKind::KeyspaceCreated.name();
-        tracing::info!(event, set = self.declared.name, keyspace = create.name, "a keyspace is created");
+        let CreateKeyspace { name, of_uids, .. } = create;
+        tracing::info!(event, set = self.declared.name, keyspace = name, of_uids, "a keyspace is created");
         Ok(CreateKeyspaceResponse { existed: false, ..now.response(true) })
     }
 }
@@ -69,7 +70,7 @@ fn foresee(state: &State, create: &CreateKeyspace) -> Result<Foreseen, Status> {
     let SectionRun { first, .. } = state.foresee_keyspace(create).map_err(|refusal| refused(&refusal))?;
     let known = state.series(&create.name).map(|known| known.created_ms);
     let (name, created_ms) = (create.name.clone(), known.unwrap_or(create.created_ms));
-    let keyspace = Keyspace { name, first_section: first.0, created_ms };
-    let plan = preconditions::create_keyspace(state, &create.name);
+    let keyspace = Keyspace { name, first_section: first.0, created_ms, of_uids: create.of_uids };
+    let plan = preconditions::create_keyspace(state, create);
     Ok(Foreseen { keyspace, exists: known.is_some(), plan })
 }

@@ -139,6 +139,7 @@ fn the_help_is_a_page() {
               seqsvr next 42 43 44       one number each, behind its user
               seqsvr next 42 -o json | jq -r '.items[].value'
               seqsvr next --key conv:42 --keyspace main
+              seqsvr next 1234567890123456789    after `seqsvr keyspace create users --uids`
 
             Exit codes: 0 allocated, 1 refused, 2 a user outside the sets, 3 refused for now, 4 no node responded, 7 the deadline
             passed, 8 some users were refused, but not all. An error states whether numbers may have been consumed: they are a gap,

@@ -118,24 +118,28 @@ class AdvanceHashedRequest(_message.Message):
     def __init__(self, key: _Optional[_Union[HashedKeysRequest, _Mapping]] = ..., to: _Optional[int] = ...) -> None: ...
 
 class Keyspace(_message.Message):
-    __slots__ = ("name", "first_section", "created_ms")
+    __slots__ = ("name", "first_section", "created_ms", "of_uids")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FIRST_SECTION_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    OF_UIDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     first_section: int
     created_ms: int
-    def __init__(self, name: _Optional[str] = ..., first_section: _Optional[int] = ..., created_ms: _Optional[int] = ...) -> None: ...
+    of_uids: bool
+    def __init__(self, name: _Optional[str] = ..., first_section: _Optional[int] = ..., created_ms: _Optional[int] = ..., of_uids: bool = ...) -> None: ...
 
 class CreateKeyspaceRequest(_message.Message):
-    __slots__ = ("name", "dry_run", "plan")
+    __slots__ = ("name", "dry_run", "plan", "of_uids")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    OF_UIDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     dry_run: bool
     plan: int
-    def __init__(self, name: _Optional[str] = ..., dry_run: bool = ..., plan: _Optional[int] = ...) -> None: ...
+    of_uids: bool
+    def __init__(self, name: _Optional[str] = ..., dry_run: bool = ..., plan: _Optional[int] = ..., of_uids: bool = ...) -> None: ...
 
 class CreateKeyspaceResponse(_message.Message):
     __slots__ = ("keyspace", "created", "fingerprint", "existed")

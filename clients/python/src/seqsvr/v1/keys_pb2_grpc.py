@@ -502,8 +502,8 @@ class KeyspaceAdminServiceServicer(object):
     """
 
     def CreateKeyspace(self, request, context):
-        """Creates a keyspace. A keyspace of the same name gets the same response; a name of a series is refused with
-        SERIES_EXISTS.
+        """Creates a keyspace. A keyspace of the same name and kind gets the same response; a name of a series, or of a
+        keyspace of the other kind, is refused with SERIES_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -108,12 +108,14 @@ class Lanes(_message.Message):
     def __init__(self, count: _Optional[int] = ..., per_section: _Optional[int] = ..., start: _Optional[int] = ..., margin: _Optional[int] = ..., clock: _Optional[_Union[TickClock, _Mapping]] = ..., first_section: _Optional[int] = ..., keys: _Optional[_Union[Hashing, _Mapping]] = ...) -> None: ...
 
 class Hashing(_message.Message):
-    __slots__ = ("digest", "seed")
+    __slots__ = ("digest", "seed", "of_uids")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
+    OF_UIDS_FIELD_NUMBER: _ClassVar[int]
     digest: int
     seed: bytes
-    def __init__(self, digest: _Optional[int] = ..., seed: _Optional[bytes] = ...) -> None: ...
+    of_uids: bool
+    def __init__(self, digest: _Optional[int] = ..., seed: _Optional[bytes] = ..., of_uids: bool = ...) -> None: ...
 
 class TickClock(_message.Message):
     __slots__ = ("epoch_ms", "unit_ms", "seq_bits", "lead_ms")

@@ -28,7 +28,11 @@ fn applied<C: Replicated>(state: &mut State, command: C) -> C::Output {
 }
 
 fn keyspace(name: &str, seed: u8) -> CreateKeyspace {
-    CreateKeyspace { name: name.into(), seed: Seed::new([seed; 16]), created_ms: 5 }
+    CreateKeyspace { name: name.into(), seed: Seed::new([seed; 16]), of_uids: false, created_ms: 5 }
+}
+
+fn of_uids(name: &str) -> CreateKeyspace {
+    CreateKeyspace { of_uids: true, ..keyspace(name, 7) }
 }
 
 fn series(name: &str) -> CreateSeries {
@@ -67,6 +71,31 @@ fn a_name_is_of_one_series_or_one_keyspace() {
         assert_eq!(applied(&mut state, keyspace(name, 7)), Err(CommandRefusal::BadSeriesName { name: name.into() }));
     }
     assert_eq!(applied(&mut other, keyspace("main", 7)), Err(CommandRefusal::NotSeriesWriter { writer: None }));
+}
+
+#[test]
+fn a_cluster_has_one_keyspace_of_uids() {
+    let [mut state, mut other] = sets();
+    assert_eq!(state.keyspace_of_uids(), None);
+    applied(&mut state, keyspace("main", 7)).unwrap();
+    let sections = applied(&mut state, of_uids("users")).unwrap();
+    assert_eq!(sections.first, SectionId(SECTIONS + u32::from(BUCKETS)));
+    assert_eq!(state.keyspace_of_uids().map(|users| (users.name.as_str(), users.sections)), Some(("users", sections)));
+    assert_eq!(applied(&mut state, of_uids("users")), Ok(sections), "a repeat");
+    let first = Err(CommandRefusal::KeyspaceOfUidsExists { name: "users".into() });
+    assert_eq!(
+        (state.foresee_keyspace(&of_uids("more")), applied(&mut state, of_uids("more"))),
+        (first.clone(), first)
+    );
+    let exists = |name: &str| Err(CommandRefusal::SeriesExists { name: name.into(), retired: false });
+    assert_eq!(applied(&mut state, keyspace("users", 7)), exists("users"), "of the other kind");
+    let first = Err(CommandRefusal::KeyspaceOfUidsExists { name: "users".into() });
+    assert_eq!(applied(&mut state, of_uids("main")), first);
+    applied(&mut other, state.stated_series()).unwrap();
+    let layout = |state: &State| state.set.as_ref().unwrap().layout.clone();
+    assert_eq!(layout(&other), layout(&state));
+    let of_other = layout(&other).keyspace_of_uids().unwrap();
+    assert_eq!((of_other.1, of_other.0.seed()), (sections, Some(Seed::new([7; 16]))));
 }
 
 /// Another set adopts a keyspace with its seed, between two series.
@@ -135,15 +164,17 @@ fn a_keyspace_after_a_restore_begins_a_margin_above_0() {
 }
 
 #[test]
-fn the_encoding_of_buckets_has_their_seed() {
-    let lanes = Lanes::of_keyspace(Hashing::new(Seed::new([7; 16])));
-    let mut body = Vec::new();
-    lanes.put(&mut body);
-    assert_eq!(body[24..], [[2].as_slice(), &[7; 16]].concat());
-    let mut rest = body.as_slice();
-    let taken = Lanes::take(&mut rest).unwrap();
-    assert_eq!((taken, taken.keys.unwrap().seed(), rest), (lanes, Some(Seed::new([7; 16])), [].as_slice()));
-    for end in 0..body.len() {
-        assert_eq!(Lanes::take(&mut &body[..end]), None, "{end} bytes");
+fn the_encoding_of_buckets_has_their_kind_and_seed() {
+    for (of_uids, kind) in [(false, 2), (true, 3)] {
+        let lanes = Lanes::of_keyspace(Hashing::new(Seed::new([7; 16])).with_uids(of_uids));
+        let mut body = Vec::new();
+        lanes.put(&mut body);
+        assert_eq!(body[24..], [[kind].as_slice(), &[7; 16]].concat());
+        let mut rest = body.as_slice();
+        let taken = Lanes::take(&mut rest).unwrap();
+        assert_eq!((taken, taken.keys.unwrap().seed(), rest), (lanes, Some(Seed::new([7; 16])), [].as_slice()));
+        for end in 0..body.len() {
+            assert_eq!(Lanes::take(&mut &body[..end]), None, "{end} bytes");
+        }
     }
 }

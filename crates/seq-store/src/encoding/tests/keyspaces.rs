@@ -26,10 +26,18 @@ fn record() -> CreateSeries {
 
 #[test]
 fn commands_of_keyspaces() {
-    let create = CreateKeyspace { name: "a".into(), seed: Seed::new(SEED), created_ms: 0x0102 };
+    let create = CreateKeyspace { name: "a".into(), seed: Seed::new(SEED), of_uids: false, created_ms: 0x0102 };
+    checked(
+        Command::CreateKeyspace(CreateKeyspace { of_uids: true, ..create.clone() }),
+        expect![[r#"
+        090001000000610102030405060708090a0b0c0d0e0f10010201000000000000
+        05"#]],
+    );
     checked(
         Command::CreateKeyspace(create),
-        expect!["090001000000610102030405060708090a0b0c0d0e0f10020100000000000005"],
+        expect![[r#"
+            090001000000610102030405060708090a0b0c0d0e0f10000201000000000000
+            05"#]],
     );
     let series = vec![StatedSeries { create: record(), home: SetId(5), retired: false }];
     checked(
@@ -43,10 +51,16 @@ fn commands_of_keyspaces() {
 
 #[test]
 fn a_state_with_a_keyspace() {
+    [false, true].into_iter().for_each(checked_state);
+}
+
+/// Encodes and decodes a state with a keyspace, whose keys are uids if `of_uids`.
+fn checked_state(of_uids: bool) {
     let mut state = State { rules: Rules::of_format(SERIES), ..state() };
     let before = encode_state(SERIES, &state);
     let set = state.set.as_mut().unwrap();
-    let CreateSeries { name, shape, lanes, created_ms } = record();
+    let CreateSeries { name, shape, mut lanes, created_ms } = record();
+    lanes.keys = lanes.keys.map(|keys| keys.with_uids(of_uids));
     let (layout, sections) = set.layout.append(lanes).unwrap();
     set.layout = layout;
     state.sections.grow(set.layout.sections());
@@ -57,7 +71,8 @@ fn a_state_with_a_keyspace() {
     let decoded = decode_state(SERIES, &encoded).unwrap();
     assert_eq!(decoded, state);
     // Two layouts are equal without the seeds.
-    let seeds: Vec<_> = decoded.set.unwrap().layout.keyspaces().map(|(keys, _)| keys.seed()).collect();
-    assert_eq!(seeds, [Some(Seed::new(SEED))]);
+    let keyspaces: Vec<_> =
+        decoded.set.unwrap().layout.keyspaces().map(|(keys, _)| (keys.seed(), keys.has_uids())).collect();
+    assert_eq!(keyspaces, [(Some(Seed::new(SEED)), of_uids)]);
     assert_eq!(decoded.series[0].lanes.keys.unwrap().seed(), Some(Seed::new(SEED)));
 }

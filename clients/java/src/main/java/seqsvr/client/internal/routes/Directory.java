@@ -68,11 +68,26 @@ public final class Directory {
     public Route route(long uid) {
         int at = locate(uid);
         if (at < 0) {
-            return null;
+            return sparseRoute();
         }
         Cluster cluster = clusters.get(at);
         Route route = cluster.sections.get(cluster.layout.sectionOf(uid));
         return route != null ? route : new Route(0, 0, cluster.home, false);
+    }
+
+    /**
+     * Returns the route of the uids in no known cluster; null if no cluster has a keyspace of uids. Any node of the
+     * cluster forwards requests for them.
+     */
+    private Route sparseRoute() {
+        for (Cluster cluster : clusters) {
+            for (RouteTable.StoredSeries series : cluster.series) {
+                if (series.lanes != null && series.lanes.keys != null && series.lanes.keys.ofUids) {
+                    return new Route(0, 0, cluster.home, false);
+                }
+            }
+        }
+        return null;
     }
 
     /** Returns the first uid of the section of a uid that is in a known cluster. */
@@ -158,9 +173,12 @@ public final class Directory {
                 || !seed.isEmpty() && !set.hasSeed(seed);
     }
 
-    /** Adopts a claim about the section of a uid that is in a known cluster. */
+    /** Adopts a claim about the section of a uid that is in a known cluster. Sparse uids have no known sections. */
     void adoptClaim(long uid, long setId, long since) {
         int at = locate(uid);
+        if (at < 0) {
+            return;
+        }
         Layout layout = clusters.get(at).layout;
         int set = indexOrInsert(setId, layout);
         if (set >= 0) {

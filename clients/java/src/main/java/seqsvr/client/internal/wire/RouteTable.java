@@ -137,6 +137,7 @@ public final class RouteTable {
     public static final class StoredSeries extends Message {
         public String name = "";
         public byte[] shape = new byte[0];
+        public Lanes lanes;
         public long createdMs;
         public boolean retired;
         public long homeSetId;
@@ -145,6 +146,7 @@ public final class RouteTable {
         protected void write(Writer out) {
             out.string(1, name);
             out.bytes(2, shape);
+            out.message(3, lanes);
             out.int64(4, createdMs);
             out.bool(5, retired);
             out.fixed64(6, homeSetId);
@@ -155,10 +157,46 @@ public final class RouteTable {
             switch (from.number()) {
                 case 1 -> name = from.string(name);
                 case 2 -> shape = from.bytes(shape);
+                case 3 -> lanes = from.message(lanes, Lanes::new);
                 case 4 -> createdMs = from.int64(createdMs);
                 case 5 -> retired = from.bool(retired);
                 case 6 -> homeSetId = from.fixed64(homeSetId);
                 default -> { }
+            }
+        }
+    }
+
+    /** Lanes of a series, or buckets of a keyspace. Only the hashing of keys is read. */
+    public static final class Lanes extends Message {
+        public Hashing keys;
+
+        @Override
+        protected void write(Writer out) {
+            out.message(7, keys);
+        }
+
+        @Override
+        protected void read(Reader from) throws Malformed {
+            if (from.number() == 7) {
+                keys = from.message(keys, Hashing::new);
+            }
+        }
+    }
+
+    /** Hashing of the keys of a keyspace. */
+    public static final class Hashing extends Message {
+        /** Whether the keys are the uids that no set file declares. */
+        public boolean ofUids;
+
+        @Override
+        protected void write(Writer out) {
+            out.bool(3, ofUids);
+        }
+
+        @Override
+        protected void read(Reader from) throws Malformed {
+            if (from.number() == 3) {
+                ofUids = from.bool(ofUids);
             }
         }
     }
