@@ -1,5 +1,5 @@
-//! The step of a busy section grows up to the limit of the settings: fewer writes, and a crash skips more of that section's
-//! numbers, but not of others.
+//! The step of a busy section grows up to the limit of the settings: fewer writes, and a crash skips more of that
+//! section's numbers, but not of others.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -56,8 +56,8 @@ impl Cluster {
         2 * digits(&self.section(section)["activity"]["raise_due_at"])
     }
 
-    /// Takes [`COUNT`] numbers of a uid with each of [`PIPELINE`] commands at a node. Returns the last number; `None` if
-    /// the node does not respond.
+    /// Takes [`COUNT`] numbers of a uid with each of [`PIPELINE`] commands at a node. Returns the last number; `None`
+    /// if the node does not respond.
     fn burst(&self, node: usize, uid: u64) -> Option<u64> {
         let mut stream = TcpStream::connect((self.place.host, [7479, 7478][node])).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

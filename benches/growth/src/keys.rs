@@ -38,7 +38,8 @@ pub(crate) fn scenario(scale: Scale, report: &mut Report) -> io::Result<()> {
         1_024.0,
     );
     drop(empty);
-    // Buckets stay until the end: a later case would get the memory that they free, and its resident bytes would be few.
+    // Buckets stay until the end: a later case would get the memory that they free, and its resident bytes would be
+    // few.
     let (mut rows, mut sum, mut kept) = (Vec::new(), 0.0, Vec::new());
     for &(keys, part) in cases {
         let before = resident_bytes();

@@ -135,7 +135,8 @@ impl Serving<'_> {
 
 impl Ownership {
     /// Creates the state of a process that owns no section. `step` is the number of seqs by which a raise moves a
-    /// ceiling, `step_max` the limit on the step of a busy section, and `served` the time for which the process serves under a granted lease.
+    /// ceiling, `step_max` the limit on the step of a busy section, and `served` the time for which the process serves
+    /// under a granted lease.
     pub(crate) fn new(machine: Owner, (step, step_max): (Step, Step), served: Duration, clock: Clock) -> Ownership {
         Ownership {
             sections: SectionTable::new(machine.layout().sections()),

@@ -24,7 +24,7 @@ thread_local! {
     static LAST: Cell<Option<(u64, u64, Clocks)>> = const { Cell::new(None) };
 }
 
-/// A clock for checking leases in requests that one thread both receives and handles.
+/// A clock for checking leases in requests that the same thread receives and handles.
 #[derive(Debug)]
 pub struct BatchClock {
     clock: Clock,

@@ -59,7 +59,7 @@ pub struct WholeKey<'a> {
 /// Reason why an item of a request for whole keys is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRefused {
-    /// The key belongs to another tenant than the one to which the owner counts this process.
+    /// The key belongs to another tenant than the tenant of this process at the owner.
     OtherTenants,
     /// The numbers of the key were refused.
     Numbers(Refusal),

@@ -23,12 +23,12 @@ use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
+use crate::directory::place::Place;
 use crate::directory::sections::{SectionRoute, SetIndex};
 use crate::directory::{Claim, Directory};
 use crate::discovery;
 use crate::error::{CallError, Refused, SetUnavailable, Unreachable};
 use crate::node_client;
-use crate::place::Place;
 use crate::shared::Shared;
 
 /// First backoff. It is longer than the time that a node needs to adopt a route that it has just received.

@@ -14,10 +14,10 @@ use tonic::Status;
 
 use crate::allocation::{self, Allocation, Current};
 use crate::attempts::{self, Attempts, Classified, NamedSet, Target};
+use crate::directory::place::BatchItem;
 use crate::directory::sections::SetIndex;
 use crate::error::CallError;
 use crate::node_client;
-use crate::place::BatchItem;
 
 /// A method for many uids or keys.
 pub(crate) trait BatchMethod: Sync {

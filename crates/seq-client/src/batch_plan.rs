@@ -10,7 +10,8 @@ use seq_core::NodeId;
 
 use crate::directory::sections::SetIndex;
 
-/// Destination of requests for an item: the index of the set of its counter's section, and the section's owner if it is known.
+/// Destination of requests for an item: the index of the set of its counter's section, and the section's owner if it is
+/// known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) set: SetIndex,

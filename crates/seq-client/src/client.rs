@@ -13,10 +13,10 @@ use crate::allocation::{Allocation, Current};
 use crate::attempts::Attempts;
 use crate::batch_call::{self, BatchMethod, CurrentMany, NextMany};
 use crate::batch_plan::{Destination, Group, Plan};
+use crate::directory::place::{BatchItem, Place};
 use crate::discovery;
 use crate::error::CallError;
 use crate::node_client;
-use crate::place::{BatchItem, Place};
 use crate::shared::Shared;
 use crate::stream_call;
 

@@ -23,12 +23,12 @@ use seq_core::series::Series;
 use seq_core::{Epoch, Layout, RouteVersion, SectionId, SetId, Uid};
 use seq_proto::v1;
 
-use crate::place::Place;
-
+use place::Place;
 use sections::{SectionRoute, Sections, SetIndex};
 use series::KnownSeries;
 use set_routes::SetRoutes;
 
+pub(crate) mod place;
 pub(crate) mod sections;
 pub(crate) mod series;
 pub(crate) mod set_routes;

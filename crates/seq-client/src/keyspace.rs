@@ -19,11 +19,11 @@ use crate::attempts::Attempts;
 use crate::batch_call::BatchMethod;
 use crate::client::{BatchResult, Client};
 use crate::cluster_view::SectionView;
+use crate::directory::place::Place;
 use crate::directory::sections::SetIndex;
 use crate::discovery;
 use crate::error::CallError;
 use crate::node_client;
-use crate::place::Place;
 use crate::series::refusal;
 
 mod batch;

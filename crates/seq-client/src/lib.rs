@@ -90,7 +90,6 @@ pub mod fake;
 mod ids;
 mod keyspace;
 mod node_client;
-mod place;
 mod segments;
 mod series;
 mod shared;

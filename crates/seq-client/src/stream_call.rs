@@ -9,8 +9,8 @@ use seq_proto::Reason;
 
 use crate::allocation::Allocation;
 use crate::attempts::{Attempts, StreamTarget};
+use crate::directory::place::Place;
 use crate::error::CallError;
-use crate::place::Place;
 
 /// Makes the first attempt of a call in the stream to the owner. Returns `None` if the attempt allocated no number and
 /// the call has to continue with unary requests.

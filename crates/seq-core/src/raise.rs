@@ -101,8 +101,8 @@ mod tests {
 
     proptest::proptest! {
         /// A section whose users take numbers at any rates: its step stays within its limits, a crash skips at most one
-        /// and a half of the larger of the last two steps, and a steady rate is raised at most twice a second as soon as
-        /// the step has grown.
+        /// and a half of the larger of the last two steps, and a steady rate is raised at most twice a second as soon
+        /// as the step has grown.
         #[test]
         fn a_step_follows_the_rate(rates in proptest::collection::vec(1_u64..200_000, 1..6)) {
             const MS: u64 = 1_000_000;

@@ -34,7 +34,6 @@ use crate::serve::reload::Reload;
 use crate::serve::{Banner, Process, Stage, bind_one, events, run_until_shutdown};
 use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
-mod keys;
 mod readiness;
 mod service;
 

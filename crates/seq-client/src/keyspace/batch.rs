@@ -6,8 +6,8 @@ use tonic::Status;
 use crate::allocation::{Allocation, Current};
 use crate::attempts::{Attempts, Target};
 use crate::batch_call::{BatchMethod, BatchResponse};
+use crate::directory::place::{BatchItem, Place};
 use crate::node_client;
-use crate::place::{BatchItem, Place};
 
 /// A key of a batch, with its place.
 #[derive(Clone, Copy, Debug)]

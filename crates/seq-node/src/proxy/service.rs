@@ -1,6 +1,7 @@
 //! The sequence service of a proxy. It sends every call to the owner with an SDK client.
 //!
-//! Keys are sent as the caller sent them, because only AllocSvrs know the seeds under which they are hashed (`keys.rs`).
+//! Keys are sent as the caller sent them, because only AllocSvrs know the seeds under which they are hashed
+//! (`service/keys.rs`).
 //!
 //! A request for ids is sent to a node unchanged, and that node chooses the lane, because a proxy does not know which
 //! lanes can be served now.
@@ -24,7 +25,7 @@ use seq_proto::refusals::{Details, RefusedItem};
 use seq_proto::series::SeriesShape;
 use tokio::time::Instant;
 
-use super::keys;
+mod keys;
 
 /// The service of one serving thread. Its clones share one client.
 #[derive(Clone)]

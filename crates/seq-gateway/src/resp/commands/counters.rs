@@ -37,7 +37,8 @@ pub(super) struct Key<'a> {
 /// End of the error of a key that would be a key of the keyspace if the settings named one.
 const WITHOUT_KEYSPACE: &str = "; for keys of any bytes, set redis.keyspace to the name of a keyspace";
 
-/// Finds the counter that a key names. `keyspace` is the result of [`Endpoint::keyspace`]. Encodes an error if the key names no counter, or if the keyspace is not known.
+/// Finds the counter that a key names. `keyspace` is the result of [`Endpoint::keyspace`]. Encodes an error if the key
+/// names no counter, or if the keyspace is not known.
 pub(super) fn find<'a, F: SequenceService>(
     endpoint: &Endpoint<F>,
     keyspace: &'a FoundKeyspace,

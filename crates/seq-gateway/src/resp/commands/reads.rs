@@ -1,10 +1,10 @@
 //! The commands GET, MGET, EXISTS, TYPE and TTL, which read the last numbers of counters.
 
 use seq_api::service::{Current, SequenceService, Via};
-use seq_core::{Count, Epoch, Refusal};
+use seq_core::{Count, Epoch, Refusal, Uid};
 use seq_tenant::Caller;
 
-use super::counters::{self, Counter, FoundKeyspace};
+use super::counters::{self, Counter, FoundKeyspace, Key};
 use super::{Invocation, ids, loading, refuse, refuse_key};
 use crate::keys::KeyRefusal;
 use crate::resp::Endpoint;
@@ -101,16 +101,7 @@ async fn read<F: SequenceService>(
             }
         }
     }
-    let admitted = caller.admit_read().and_then(|()| uids.iter().try_for_each(|(uid, _)| caller.admit_uid(*uid)));
-    if let Err(refusal) = admitted {
-        refuse(replies, &refusal);
-        return None;
-    }
-    let name = &endpoint.node.config.keyspace;
-    if let Some(other) = keys.iter().find(|key| !caller.admit_key(name, key.bytes)) {
-        refuse_key(endpoint, replies, &KeyRefusal::other_tenants(name, other.bytes));
-        return None;
-    }
+    admit(endpoint, caller, &uids, &keys, replies)?;
     let read = endpoint.service.current_many(invocation.call(), uids.clone()).await;
     if !ids::read(endpoint, caller, invocation, &mut values, replies).await {
         return None;
@@ -146,6 +137,27 @@ async fn read<F: SequenceService>(
         }
     }
     Some(values)
+}
+
+/// Admits the reads of uids and keys. If the caller may not read all of them now, encodes an error and returns `None`.
+fn admit<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    caller: &Caller,
+    uids: &[(Uid, Epoch)],
+    keys: &[Key<'_>],
+    replies: &mut Replies,
+) -> Option<()> {
+    let admitted = caller.admit_read().and_then(|()| uids.iter().try_for_each(|(uid, _)| caller.admit_uid(*uid)));
+    if let Err(refusal) = admitted {
+        refuse(replies, &refusal);
+        return None;
+    }
+    let name = &endpoint.node.config.keyspace;
+    if let Some(other) = keys.iter().find(|key| !caller.admit_key(name, key.bytes)) {
+        refuse_key(endpoint, replies, &KeyRefusal::other_tenants(name, other.bytes));
+        return None;
+    }
+    Some(())
 }
 
 /// Executes MGET.

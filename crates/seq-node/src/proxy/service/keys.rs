@@ -6,7 +6,7 @@ use seq_client::CallError;
 use seq_core::{Epoch, NodeId, Refusal, Target, Uid};
 use seq_proto::Reason;
 
-use super::service::{ProxyService, allocation, current};
+use super::{ProxyService, allocation, current};
 
 /// Returns a keyspace in the form that endpoints use.
 pub(super) fn served(keyspace: &seq_client::Keyspace) -> Keyspace {

@@ -2,7 +2,7 @@
 
 use seq_core::SectionId;
 
-use crate::directory::sections::SetIndex;
+use super::sections::SetIndex;
 
 /// What determines the section of a counter, and with it the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
