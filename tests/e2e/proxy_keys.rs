@@ -43,7 +43,7 @@ impl Set {
         }
         let [grpc, redis, http] = PORTS.map(|port| format!("{}:{port}", place.host));
         let ports = ["--listen", &grpc, "--redis", &redis, "--http", &http, "--config", &config];
-        let args = [&["proxy", "--set", &file, "--cores", "2"][..], &ports].concat();
+        let args = [&["proxy", "--set", &file, "--cores", "1"][..], &ports].concat();
         servers.insert("proxy", place.server("proxy", &args));
         seqsvr_json(&["health", "--wait-s", "60", "--set", &file]);
         seqsvr_json(&["keyspace", "create", "main", "--yes", "--set", &file]);

@@ -87,7 +87,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("DECR K", "never go back"),
     ("DECRBY K 2", "never go back"),
     ("SET K 1", "past that number"),
-    ("SET K 4611686018427387904", "starts every uid at the ceiling"),
+    ("SET K 4611686018427387904", "starts all of them at the ceiling"),
     ("SET K 9000 XX", "no option but NX"),
     ("SET K 9000 NX EX 5", "no option but NX"),
     ("MSET L 9 K 1", "past that number"),
