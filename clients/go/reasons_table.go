@@ -91,7 +91,8 @@ const (
 	// ReasonClockAhead: The clock of the lane's owner is so far ahead of the clock of its store that the store
 	// raises no ceiling to the time of the owner's clock.
 	ReasonClockAhead = "CLOCK_AHEAD"
-	// ReasonTooManySeries: The cluster has as many series or keyspaces as it may.
+	// ReasonTooManySeries: The cluster has as many series or keyspaces as it may, or it has a keyspace of uids
+	// already.
 	ReasonTooManySeries = "TOO_MANY_SERIES"
 	// ReasonLayoutFull: The lanes do not fit the layout of the cluster.
 	ReasonLayoutFull = "LAYOUT_FULL"
@@ -101,7 +102,7 @@ const (
 	// ReasonSetOutdated: A live AllocSvr is of a release that knows no series: upgrade it first. Or the store of
 	// another set does not know yet which set creates series: upgrade that store, or try again in a few seconds.
 	ReasonSetOutdated = "SET_OUTDATED"
-	// ReasonUnknownKeyspace: No keyspace has this name.
+	// ReasonUnknownKeyspace: No keyspace has this name, or its keys are uids, for which calls name no keyspace.
 	ReasonUnknownKeyspace = "UNKNOWN_KEYSPACE"
 	// ReasonKeySize: The key is empty or has too many bytes.
 	ReasonKeySize = "KEY_SIZE"
@@ -355,7 +356,7 @@ var reasons = map[string]Reason{
 	},
 	"TOO_MANY_SERIES": {
 		Name: "TOO_MANY_SERIES", Subject: "Ids",
-		Meaning: "The cluster has as many series or keyspaces as it may.",
+		Meaning: "The cluster has as many series or keyspaces as it may, or it has a keyspace of uids already.",
 	},
 	"LAYOUT_FULL": {
 		Name: "LAYOUT_FULL", Subject: "Ids",
@@ -371,7 +372,7 @@ var reasons = map[string]Reason{
 	},
 	"UNKNOWN_KEYSPACE": {
 		Name: "UNKNOWN_KEYSPACE", Subject: "Keys",
-		Meaning: "No keyspace has this name.",
+		Meaning: "No keyspace has this name, or its keys are uids, for which calls name no keyspace.",
 	},
 	"KEY_SIZE": {
 		Name: "KEY_SIZE", Subject: "Keys",
