@@ -32,9 +32,11 @@ use crate::proxy_protocol::{Headers, SIGNATURE};
 use crate::unfinished::{Opening, Seat, Unfinished};
 
 mod handshake;
+mod linger;
 
 pub use handshake::Tls;
 use handshake::{Handshake, Secure};
+use linger::Linger;
 
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
@@ -357,6 +359,8 @@ pub struct Connection {
     /// Settings of the port for PROXY headers, with which a header in the first bytes of the connection is refused;
     /// `None` once bytes were received.
     first: Option<Headers>,
+    /// Wait for the peer, once this side of the connection is shut down.
+    linger: Option<Linger>,
 }
 
 enum Transport {
@@ -376,6 +380,7 @@ impl Connection {
             peer: Peer::default(),
             opening: None,
             first: None,
+            linger: None,
         }
     }
 
@@ -397,7 +402,7 @@ impl Connection {
         let (seat, opening) = unfinished.as_ref().map(|port| port.take(addr.map(|addr| addr.ip()))).unzip();
         let is_unfinished = AtomicBool::new(seat.is_some());
         let state = Arc::new(PeerState { seat: Mutex::new(seat), is_unfinished, ..PeerState::default() });
-        Connection { transport, peer: Peer { addr, state }, opening, first: headers.clone() }
+        Connection { transport, peer: Peer { addr, state }, opening, first: headers.clone(), linger: None }
     }
 
     /// Returns the peer.
@@ -509,7 +514,7 @@ impl From<TcpStream> for Connection {
     fn from(stream: TcpStream) -> Connection {
         let addr = stream.peer_addr().ok();
         let peer = Peer { addr, ..Peer::default() };
-        Connection { transport: Transport::Socket(stream), peer, opening: None, first: None }
+        Connection { transport: Transport::Socket(stream), peer, opening: None, first: None, linger: None }
     }
 }
 
@@ -590,7 +595,16 @@ impl AsyncWrite for Connection {
             // A peer that has not completed the handshake gets no closing message.
             return Poll::Ready(Ok(()));
         }
-        std::task::ready!(self.poll_open(cx))?.poll_shutdown(cx)
+        if self.linger.is_none() {
+            std::task::ready!(std::task::ready!(self.poll_open(cx))?.poll_shutdown(cx))?;
+            self.linger = Some(Linger::start());
+        }
+        let Connection { transport, linger: Some(linger), .. } = &mut *self else { return Poll::Ready(Ok(())) };
+        match transport {
+            Transport::Socket(stream) => linger.poll(stream, cx).map(Ok),
+            Transport::Secure(secure) => linger.poll(secure.stream.get_mut().0, cx).map(Ok),
+            Transport::Opening(_) | Transport::Other(_) => Poll::Ready(Ok(())),
+        }
     }
 }
 
@@ -623,6 +637,42 @@ mod tests {
         let addr = listener.local_addr().unwrap();
         let calling = async { call(TcpStream::connect(addr).await.unwrap()).await };
         assert_eq!(tokio::join!(echo(listener.into()), calling).1, b"hello");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_still_sends_reads_everything() {
+        let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let addr = listener.local_addr().unwrap();
+        let mut incoming = Listener::from(listener).incoming().unwrap();
+        let mut peer = TcpStream::connect(addr).await.unwrap();
+        peer.write_all(b"not read").await.unwrap();
+        let mut connection = incoming.next().await.unwrap().unwrap();
+        let closing = async {
+            connection.write_all(b"bye").await.unwrap();
+            connection.shutdown().await.unwrap();
+            drop(connection);
+        };
+        let peer = async {
+            // It sends until it has read everything, as a client whose requests are in flight.
+            let mut bytes = [0; 3];
+            peer.read_exact(&mut bytes).await.unwrap();
+            for _ in 0..100 {
+                peer.write_all(&[0; 1_000]).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            assert_eq!((&bytes, peer.read(&mut [0; 1]).await.unwrap()), (b"bye", 0));
+        };
+        tokio::join!(closing, peer);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_never_closes_delays_the_end_shortly() {
+        let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let addr = listener.local_addr().unwrap();
+        let mut incoming = Listener::from(listener).incoming().unwrap();
+        let _peer = TcpStream::connect(addr).await.unwrap();
+        let mut connection = incoming.next().await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(10), connection.shutdown()).await.unwrap().unwrap();
     }
 
     #[tokio::test]
