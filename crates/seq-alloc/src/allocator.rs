@@ -407,6 +407,16 @@ impl SequenceService for Allocator {
         results
     }
 
+    fn try_next_keys(&self, via: Via, items: &KeyedItems) -> Vec<ItemReply<Allocation>> {
+        let shared = &*self.shared;
+        let mut replies = Vec::with_capacity(items.items.len());
+        shared.first_pass_of_keys(&TakeOfKeys(items), via, self.serve().as_ref(), items, &mut replies);
+        for refusal in replies.iter().flatten().filter_map(|reply| reply.as_ref().err()) {
+            shared.counters.refused(via, refusal, 1);
+        }
+        replies
+    }
+
     async fn current_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Current, Refusal>> {
         self.keys(&ReadKeys(&items), call, &items).await
     }

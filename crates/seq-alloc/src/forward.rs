@@ -126,7 +126,7 @@ impl Shared {
         let Some(batcher) = self.batcher(to) else { return Some(self.replies(to, items, &Failure::NotProcessed)) };
         let part = |item: &PendingItem| {
             let Item { uid, count, epoch } = item.item;
-            batch::Item { uid: uid.0, count: count.get(), epoch: epoch.0 }
+            batch::Item { counter: uid.0, count: count.get(), epoch: epoch.0 }
         };
         let parts = match items {
             [item] => CallItems::One(part(item)),

@@ -267,6 +267,13 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         std::future::ready(items.items.iter().map(|item| Err(unserved(item))).collect())
     }
 
+    /// Allocates numbers of the keys that neither have to wait nor have to be forwarded to another node, and returns a
+    /// reply for each item: `None` for an item that was not tried or would have to wait. Never waits.
+    fn try_next_keys(&self, via: Via, items: &KeyedItems) -> Vec<ItemReply<Allocation>> {
+        let _ = via;
+        vec![None; items.items.len()]
+    }
+
     /// Reads the last numbers of keys, as [`SequenceService::next_keys`] allocates numbers.
     fn current_keys(
         &self,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_channel::CallerChannel;
-use seq_channel::batch::NodeBatcher;
+use seq_channel::batch::{Batchers, Kind, NodeBatcher};
 use seq_core::{Epoch, SetId};
 use seq_proto::reason::{Outcome, Reason, key};
 use seq_proto::v1::id_service_client::IdServiceClient;
@@ -87,14 +87,14 @@ pub(crate) struct IdTarget {
     pub(crate) client: IdServiceClient<CallerChannel>,
 }
 
-/// Batcher for the owner of a uid's section, with the route version and the epoch that a call through this batcher
+/// Batcher for the owner of a counter's section, with the route version and the epoch that a call through this batcher
 /// states.
 #[derive(Debug)]
-pub(crate) struct StreamTarget {
-    pub(crate) batcher: Arc<NodeBatcher>,
+pub(crate) struct StreamTarget<K: Kind> {
+    pub(crate) batcher: Arc<NodeBatcher<K>>,
     /// Version of the client's routes of the owner's set.
     pub(crate) route_version: Option<u64>,
-    /// Newest known epoch of the uid's section.
+    /// Newest known epoch of the counter's section.
     pub(crate) epoch: u64,
 }
 
@@ -212,13 +212,12 @@ impl<'a> Attempts<'a> {
         Ok(addr)
     }
 
-    /// Returns the batcher for the owner of the uid's section; `None` if the owner is unknown or was recently
-    /// unreachable, or if coalescing is off.
+    /// Returns the batcher for the owner of the section at a place; `None` if the owner is unknown or was recently
+    /// unreachable.
     #[inline]
-    pub(crate) fn stream_target(&mut self, uid: u64) -> Option<StreamTarget> {
-        let batchers = self.shared.batchers.as_ref()?;
+    pub(crate) fn stream_target<K: Kind>(&mut self, batchers: &Batchers<K>, place: Place) -> Option<StreamTarget<K>> {
         let directory = self.shared.routes.load();
-        let route = directory.route(uid)?;
+        let route = directory.route_of(place)?;
         let set = directory.set(route.set);
         let addr = set.addr(route.owner?)?;
         if self.shared.pool.is_suspect(addr) {
@@ -508,6 +507,11 @@ impl<'a> Attempts<'a> {
         if let Some(owner) = owner {
             self.shared.pool.suspect(owner);
         }
+    }
+
+    /// Returns the state that all calls of the client share.
+    pub(crate) fn shared(&self) -> &'a Shared {
+        self.shared
     }
 
     /// Returns the deadline of the call.

@@ -16,7 +16,7 @@ use crate::client::{Client, DEADLINE, MAX_DEADLINE};
 use crate::directory::Routes;
 use crate::discovery::fetch_routes;
 use crate::error::ConnectError;
-use crate::shared::Shared;
+use crate::shared::{KeyBatchers, Shared};
 
 /// Limit on the seeds of a client. It is half of the number of addresses that the connection pool can hold. The other
 /// half is for the nodes in the routes that the seeds send.
@@ -154,12 +154,14 @@ impl ClientBuilder {
             }
         }
         let batchers = self.coalesce.then(|| Batchers::new(self.bounds, pool.clone()));
+        let key_batchers = self.coalesce.then(|| KeyBatchers::new(self.bounds, pool.clone()));
         let routes = Routes::default();
         let shared = Shared {
             pool,
             routes,
             seeds,
             batchers,
+            key_batchers,
             refreshed: tokio::sync::Mutex::default(),
             allocs_only: self.allocs_only,
             addrs: parking_lot::Mutex::default(),

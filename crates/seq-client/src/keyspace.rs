@@ -24,6 +24,7 @@ use crate::error::CallError;
 use crate::node_client;
 use crate::place::Place;
 use crate::series::refusal;
+use crate::stream_call;
 
 mod batch;
 
@@ -46,6 +47,10 @@ type Node = KeyServiceClient<CallerChannel>;
 /// # Retries
 /// Any node serves a call, and a call is sent to the owner of its key first. A failed attempt is repeated in the same
 /// way as by [`Client`]. If a response is lost, the numbers in it are skipped and never allocated again.
+///
+/// # Concurrency
+/// Concurrent calls of [`Keyspace::next`] and [`Keyspace::next_n`] share the messages of one stream to each node, as
+/// those of [`Client::next`] do.
 ///
 /// # Cancel safety
 /// Dropping the future of a call abandons the call. The call may have consumed numbers.
@@ -145,8 +150,11 @@ impl Keyspace {
         check_count(count)?;
         let (raw_key, keyspace) = (checked(key.as_ref())?.to_vec(), self.name.to_string());
         let place = self.place(&raw_key);
-        let request = v1::NextKeyRequest { keyspace, raw_key, count, ..v1::NextKeyRequest::default() };
         let mut attempts = self.client.attempts();
+        if let Some(allocation) = stream_call::next_key(&mut attempts, &self.name, (place, &raw_key), count).await? {
+            return Ok(allocation);
+        }
+        let request = v1::NextKeyRequest { keyspace, raw_key, count, ..v1::NextKeyRequest::default() };
         let (response, addr) = self.call(&mut attempts, place, request).await?;
         let v1::NextResponse { value, prev, epoch, lost, .. } = response;
         let allocation = Allocation::checked(value, prev, epoch, count, &addr)?;

@@ -1,10 +1,11 @@
 //! State that all calls of a client share: the connections, the batchers, and the routes with the retry budget of each
 //! set.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use seq_channel::batch::Batchers;
+use parking_lot::{Mutex, RwLock};
+use seq_channel::batch::{Batchers, Bounds, Keys};
 use seq_channel::{ExpectedServer, Pool};
 use seq_proto::v1;
 use tokio::time::Instant;
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) seeds: Vec<Arc<str>>,
     /// Batchers of calls; `None` if coalescing is off, so that every call is a unary request.
     pub(crate) batchers: Option<Batchers>,
+    /// Batchers of calls for keys; `None` if coalescing is off.
+    pub(crate) key_batchers: Option<KeyBatchers>,
     /// Time of the last fetch of routes from the seeds. The lock is held during the fetch.
     pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
     /// Whether a server is accepted only if it is an AllocSvr. If the routes state the server's address for a set, the
@@ -55,8 +58,36 @@ impl Shared {
         let addrs = directory.addrs();
         let used = |addr: &str| addrs.contains(addr) || self.seeds.iter().any(|seed| &**seed == addr);
         self.pool.retain(used);
+        let keep = |addr: &str| used(addr) && !moved.iter().any(|moved| **moved == *addr);
         if let Some(batchers) = &self.batchers {
-            batchers.retain(|addr| used(addr) && !moved.iter().any(|moved| **moved == *addr));
+            batchers.retain(keep);
         }
+        if let Some(batchers) = &self.key_batchers {
+            batchers.by_keyspace.read().values().for_each(|batchers| batchers.retain(keep));
+        }
+    }
+}
+
+/// The batchers of calls for keys, by keyspace. A cluster has few keyspaces, and only known keyspaces get batchers.
+#[derive(Debug)]
+pub(crate) struct KeyBatchers {
+    bounds: Bounds,
+    pool: Pool,
+    by_keyspace: RwLock<BTreeMap<Arc<str>, Arc<Batchers<Keys>>>>,
+}
+
+impl KeyBatchers {
+    pub(crate) fn new(bounds: Bounds, pool: Pool) -> KeyBatchers {
+        KeyBatchers { bounds, pool, by_keyspace: RwLock::default() }
+    }
+
+    /// Returns the batchers of a keyspace.
+    pub(crate) fn of_keyspace(&self, name: &str) -> Arc<Batchers<Keys>> {
+        if let Some(batchers) = self.by_keyspace.read().get(name) {
+            return batchers.clone();
+        }
+        let name: Arc<str> = name.into();
+        let new = || Arc::new(Batchers::of_kind(Keys(name.clone()), self.bounds, self.pool.clone()));
+        self.by_keyspace.write().entry(name.clone()).or_insert_with(new).clone()
     }
 }

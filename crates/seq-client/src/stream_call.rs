@@ -1,10 +1,10 @@
-//! The first attempt of a call for one uid. It is made in the stream to the owner, whose messages are shared by
+//! The first attempt of a call for one uid or key. It is made in the stream to the owner, whose messages are shared by
 //! concurrent calls ([`seq_channel::batch`]).
 //!
 //! Only the first attempt is coalesced with other calls, and only if it is sent to the owner itself. Retries, and
 //! requests to a node that forwards them, are unary (docs/adr/0009-coalescing.md).
 
-use seq_channel::batch::{Call, CallItems, Item, Outcome};
+use seq_channel::batch::{Batchers, Call, CallItems, Item, Kind, Outcome};
 use seq_proto::Reason;
 
 use crate::allocation::Allocation;
@@ -12,12 +12,35 @@ use crate::attempts::{Attempts, StreamTarget};
 use crate::error::CallError;
 use crate::place::Place;
 
-/// Makes the first attempt of a call in the stream to the owner. Returns `None` if the attempt allocated no number and
-/// the call has to continue with unary requests.
+/// Makes the first attempt of a call for a uid in the stream to the owner. Returns `None` if the attempt allocated no
+/// number and the call has to continue with unary requests.
 pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> Result<Option<Allocation>, CallError> {
-    let Some(StreamTarget { batcher, route_version, epoch }) = attempts.stream_target(uid) else { return Ok(None) };
+    let Some(batchers) = &attempts.shared().batchers else { return Ok(None) };
+    first_attempt(attempts, batchers, (Place::Uid(uid), uid), count).await
+}
+
+/// Makes the first attempt of a call for a key of a keyspace, as [`next`] does for a uid.
+pub(crate) async fn next_key(
+    attempts: &mut Attempts<'_>,
+    keyspace: &str,
+    (place, key): (Place, &[u8]),
+    count: u32,
+) -> Result<Option<Allocation>, CallError> {
+    let Some(batchers) = &attempts.shared().key_batchers else { return Ok(None) };
+    let batchers = batchers.of_keyspace(keyspace);
+    first_attempt(attempts, &batchers, (place, key.to_vec()), count).await
+}
+
+async fn first_attempt<K: Kind>(
+    attempts: &mut Attempts<'_>,
+    batchers: &Batchers<K>,
+    (place, counter): (Place, K::Counter),
+    count: u32,
+) -> Result<Option<Allocation>, CallError> {
+    let Some(target) = attempts.stream_target(batchers, place) else { return Ok(None) };
+    let StreamTarget { batcher, route_version, epoch } = target;
     let addr = batcher.addr();
-    let items = CallItems::One(Item { uid, count, epoch });
+    let items = CallItems::One(Item { counter, count, epoch });
     let call = Call { items, hops: 0, route_version, deadline: attempts.deadline() };
     let refused = match batcher.send(call).await {
         Outcome::Response(response) => {
@@ -32,14 +55,14 @@ pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> R
         }
         Outcome::Refused(item) => *item,
         Outcome::Failed { status, sent } => {
-            return attempts.prepare_stream_retry(Place::Uid(uid), addr, status, sent).await.map(|()| None);
+            return attempts.prepare_stream_retry(place, addr, status, sent).await.map(|()| None);
         }
         Outcome::TimedOut { sent } => return Err(attempts.timed_out(sent)),
         Outcome::Invalid(what) => return Err(CallError::BadAnswer { addr: addr.clone(), what }),
         Outcome::Unsupported => return Ok(None),
     };
     if refused.reason != Reason::WouldWait {
-        attempts.prepare_item_retry(Place::Uid(uid), addr, refused).await?;
+        attempts.prepare_item_retry(place, addr, refused).await?;
     }
     Ok(None)
 }

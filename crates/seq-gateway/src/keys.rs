@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use seq_api::keys::{HashedKey, KeyedItem, KeyedItems, Keyspace, WholeKey};
-use seq_api::service::{Allocation, Call, Current, Item, SequenceService};
+use seq_api::keys::{HashedKey, KeyRefused, KeyedItem, KeyedItems, Keyspace, WholeKey};
+use seq_api::service::{Allocation, Call, Current, Item, ItemReply, SequenceService};
 use seq_core::keyspace::KeyHash;
 use seq_core::{Count, Epoch, RouteVersion, SectionId, Target, Uid, limits};
 use seq_proto::convert;
@@ -52,6 +52,17 @@ impl<F: SequenceService> Handlers<F> {
         context: RequestContext,
         request: v1::NextKeysRequest,
     ) -> Result<v1::NextManyResponse, KeyRefusal> {
+        self.next_keys_by(context, request, false).await
+    }
+
+    /// Allocates numbers of many keys. If `now_only` is true, refuses items that would have to wait or that another
+    /// node owns.
+    pub(crate) async fn next_keys_by(
+        &self,
+        context: RequestContext,
+        request: v1::NextKeysRequest,
+        now_only: bool,
+    ) -> Result<v1::NextManyResponse, KeyRefusal> {
         let call = context.call(0)?;
         let _sample = self.latency.sample(call.via);
         let v1::NextKeysRequest { keyspace, keys, raw_keys, counts, route_version, known_epochs } = &request;
@@ -69,11 +80,24 @@ impl<F: SequenceService> Handlers<F> {
         let taken = own().zip(&admitted).filter_map(|(index, item)| Some((index, item.ok()?.count)));
         let taken = taken.map(|(index, count)| WholeKey { key: keys[index], count, epoch: epoch(index) });
         let taken: Vec<_> = taken.collect();
-        let mut taken = match taken.is_empty() {
-            true => Vec::new(),
-            false => self.service.next_whole_keys(call, &keyspace, &taken).await,
-        }
-        .into_iter();
+        let of_whole = |(item, result): (&WholeKey<'_>, Result<Allocation, KeyRefused>)| {
+            result.map_err(|refused| KeyRefusal::of_whole(refused, &keyspace.name, item.key))
+        };
+        let results: Vec<Result<Allocation, KeyRefusal>> = if taken.is_empty() {
+            Vec::new()
+        } else if now_only {
+            let replies = keyspace.hashed(&taken).map(|items| self.service.try_next_keys(call.via, &items));
+            // A node without the seed forwards keys, so each of them would have to wait.
+            let replies = replies.unwrap_or_else(|_| vec![None; taken.len()]);
+            let reply = |(item, reply): (_, ItemReply<Allocation>)| {
+                of_whole((item, reply.ok_or(KeyRefusal::WouldWait)?.map_err(KeyRefused::Numbers)))
+            };
+            taken.iter().zip(replies).map(reply).collect()
+        } else {
+            let results = self.service.next_whole_keys(call, &keyspace, &taken).await;
+            taken.iter().zip(results).map(of_whole).collect()
+        };
+        let mut taken = results.into_iter();
         let mut admitted = admitted.into_iter();
         let results = is_taken.iter().zip(&keys).map(|(is_taken, key)| {
             if !is_taken {
@@ -81,8 +105,7 @@ impl<F: SequenceService> Handlers<F> {
             }
             let item = admitted.next().expect("an item for each admitted key");
             item.map_err(|refusal| KeyRefusal::of(refusal, key))?;
-            let result = taken.next().expect("a result for each admitted item");
-            result.map_err(|refused| KeyRefusal::of_whole(refused, &keyspace.name, key))
+            taken.next().expect("a result for each admitted item")
         });
         let mut response =
             v1::NextManyResponse { routes: self.newer_routes(*route_version), ..v1::NextManyResponse::default() };

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use futures::channel::oneshot;
 use parking_lot::Mutex;
-use seq_core::limits::MAX_RESPONSE_BYTES;
-use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
+use super::kind::{Kind, Uids};
 use super::queue::{Bounds, Call, Enqueued, Generation, Outcome, StreamEnd};
 use super::shared_queue::SharedQueue;
 use super::stream;
@@ -19,7 +18,7 @@ use crate::pool::Pool;
 
 /// The batcher of one node. Dropping it aborts the task of its stream.
 #[derive(Debug)]
-pub struct NodeBatcher {
+pub struct NodeBatcher<K: Kind = Uids> {
     addr: Arc<str>,
     pool: Pool,
     /// Limit on the items of all calls together.
@@ -27,7 +26,7 @@ pub struct NodeBatcher {
     /// Permits, one for each item. The future of a call holds the call's permits, so a call that is dropped releases
     /// them at once, in any state.
     permits: Semaphore,
-    queue: Arc<SharedQueue>,
+    queue: Arc<SharedQueue<K>>,
     /// Task of the newest stream. The tasks of earlier streams have ended.
     task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
@@ -40,14 +39,14 @@ pub struct QueueFull {
     pub items: usize,
 }
 
-impl NodeBatcher {
-    pub(super) fn new(addr: Arc<str>, bounds: Bounds, pool: Pool) -> NodeBatcher {
+impl<K: Kind> NodeBatcher<K> {
+    pub(super) fn new(addr: Arc<str>, kind: Arc<K>, bounds: Bounds, pool: Pool) -> NodeBatcher<K> {
         NodeBatcher {
             addr,
             pool,
             items: bounds.items,
             permits: Semaphore::new(bounds.items),
-            queue: Arc::new(SharedQueue::new(bounds)),
+            queue: Arc::new(SharedQueue::new(kind, bounds)),
             task: Mutex::new(None),
         }
     }
@@ -63,7 +62,7 @@ impl NodeBatcher {
     ///
     /// Cancel safe: if the future is dropped while the call is still pending, the call is not sent. If the call has
     /// been sent, its outcome is discarded.
-    pub async fn send(&self, call: Call) -> Outcome {
+    pub async fn send(&self, call: Call<K::Counter>) -> Outcome {
         let items = call.items.len() as u32;
         let permit = match self.permits.try_acquire_many(items) {
             Ok(permit) => permit,
@@ -79,14 +78,14 @@ impl NodeBatcher {
     ///
     /// # Errors
     /// [`QueueFull`] if fewer permits are free than the call has items.
-    pub async fn try_send(&self, call: Call) -> Result<Outcome, QueueFull> {
+    pub async fn try_send(&self, call: Call<K::Counter>) -> Result<Outcome, QueueFull> {
         match self.permits.try_acquire_many(call.items.len() as u32) {
             Ok(permit) => Ok(self.enqueue(call, permit).await),
             Err(_) => Err(QueueFull { items: self.items }),
         }
     }
 
-    async fn enqueue(&self, call: Call, _permit: SemaphorePermit<'_>) -> Outcome {
+    async fn enqueue(&self, call: Call<K::Counter>, _permit: SemaphorePermit<'_>) -> Outcome {
         let (reply, outcome) = oneshot::channel();
         let Enqueued { open, wake, timer_moved } = {
             let mut calls = self.queue.calls.lock();
@@ -113,11 +112,10 @@ impl NodeBatcher {
     fn open(&self, generation: Generation) {
         match self.pool.get_for_caller(&self.addr) {
             Ok(channel) => {
-                let client = SequenceServiceClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
                 // The lock is held until the task is stored, so that the task of the next stream cannot be stored
                 // before this task.
                 let mut task = self.task.lock();
-                *task = Some(stream::start(self.queue.clone(), generation, client, self.pool.runtime()));
+                *task = Some(stream::start(self.queue.clone(), generation, channel, self.pool.runtime()));
             }
             Err(error) => {
                 let end = StreamEnd::NeverSent(Status::unavailable(error.to_string()));

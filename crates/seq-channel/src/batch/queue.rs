@@ -6,6 +6,7 @@
 //! message never becomes pending again, so a call is sent at most once.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use seq_proto::v1::next_stream_response::Outcome as MessageOutcome;
 use tokio::time::Instant;
 use tonic::Status;
 
+use super::kind::{Kind, Lists};
 use super::response::{Message, Response};
 
 /// Limits of a queue.
@@ -43,31 +45,31 @@ impl Bounds {
     };
 }
 
-/// An item of a call. It requests numbers for one uid.
+/// An item of a call. It requests numbers for one uid or key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// The requested uid.
-    pub uid: u64,
+pub struct Item<C = u64> {
+    /// The requested uid or key.
+    pub counter: C,
     /// Number of requested numbers.
     pub count: u32,
-    /// Newest epoch of the uid's section that the caller has seen; 0 for none.
+    /// Newest epoch of the counter's section that the caller has seen; 0 for none.
     pub epoch: u64,
 }
 
 /// The items of a call, in order.
 #[derive(Clone, Debug)]
-pub enum CallItems {
+pub enum CallItems<C = u64> {
     /// A single item.
-    One(Item),
+    One(Item<C>),
     /// Several items, up to [`seq_core::limits::MAX_ITEMS`].
-    Many(Box<[Item]>),
+    Many(Box<[Item<C>]>),
 }
 
-/// A call for numbers of one or several uids.
+/// A call for numbers of one or several uids or keys.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct Call<C = u64> {
     /// Items of the call, which are sent in one message and in this order.
-    pub items: CallItems,
+    pub items: CallItems<C>,
     /// Number of times that servers have forwarded the call. If this process itself is a server that forwards the call
     /// now, this time counts too.
     pub hops: u32,
@@ -134,9 +136,10 @@ pub(super) struct Waiter {
 
 /// The calls to one node.
 #[derive(Debug)]
-pub(super) struct CallQueue {
+pub(super) struct CallQueue<K: Kind> {
+    kind: Arc<K>,
     bounds: Bounds,
-    pending: VecDeque<(Call, Waiter)>,
+    pending: VecDeque<(Call<K::Counter>, Waiter)>,
     /// Items of the calls in `pending`.
     pending_items: usize,
     /// Calls of each message in flight, by the tag of the message. The calls of a message are in the order of their
@@ -168,8 +171,8 @@ pub(super) struct Enqueued {
 
 /// The next message of a stream.
 #[derive(Debug)]
-pub(super) enum NextMessage {
-    Ready(v1::NextStreamRequest),
+pub(super) enum NextMessage<M> {
+    Ready(M),
     /// There is no message to send now. The waker was stored, and is woken when there is a message.
     Pending,
     /// The stream has ended, because its generation is not the current generation.
@@ -186,9 +189,10 @@ pub(super) struct Ended {
     pub(super) open: Option<Generation>,
 }
 
-impl CallQueue {
-    pub(super) fn new(bounds: Bounds) -> CallQueue {
+impl<K: Kind> CallQueue<K> {
+    pub(super) fn new(kind: Arc<K>, bounds: Bounds) -> CallQueue<K> {
         CallQueue {
+            kind,
             bounds,
             pending: VecDeque::new(),
             pending_items: 0,
@@ -210,7 +214,7 @@ impl CallQueue {
     }
 
     /// Adds a pending call.
-    pub(super) fn enqueue(&mut self, call: Call, reply: oneshot::Sender<Outcome>) -> Enqueued {
+    pub(super) fn enqueue(&mut self, call: Call<K::Counter>, reply: oneshot::Sender<Outcome>) -> Enqueued {
         if self.pending_items >= 2 * self.bounds.items {
             // The permits limit the items whose callers still wait to half of this number. So at least half of the
             // pending items belong to calls that their callers dropped. These calls are removed, so that the queue does
@@ -235,7 +239,7 @@ impl CallQueue {
         generation: Generation,
         waker: &Waker,
         now: impl FnOnce() -> Instant,
-    ) -> NextMessage {
+    ) -> NextMessage<K::Message> {
         if !self.open || generation != self.generation {
             return NextMessage::Closed;
         }
@@ -244,20 +248,26 @@ impl CallQueue {
             let mut waiters = Vec::with_capacity(self.pending.len().min(self.bounds.message));
             while let Some((call, waiter)) = self.pending.pop_front() {
                 if waiter.is_wanted() {
-                    if !waiters.is_empty() && message.uids.len() + waiter.items > self.bounds.message {
+                    let bytes: usize = call.items.as_slice().iter().map(|item| K::key_bytes(&item.counter)).sum();
+                    let is_full = message.counters.len() + waiter.items > self.bounds.message
+                        || message.key_bytes + bytes > MAX_KEYS_BYTES;
+                    if !waiters.is_empty() && is_full {
                         self.pending.push_front((call, waiter));
                         break;
                     }
-                    message.add(&call);
+                    self.pending_items -= waiter.items;
+                    message.key_bytes += bytes;
+                    message.add(call);
                     waiters.push(waiter);
+                } else {
+                    self.pending_items -= waiter.items;
                 }
-                self.pending_items -= call.items.len();
             }
             if !waiters.is_empty() {
                 let tag = self.next_tag;
                 self.next_tag += 1;
                 self.in_flight.insert(tag, waiters);
-                return NextMessage::Ready(message.build(tag, now()));
+                return NextMessage::Ready(message.build(&*self.kind, tag, now()));
             }
         }
         if !self.sender.as_ref().is_some_and(|sender| sender.will_wake(waker)) {
@@ -348,10 +358,10 @@ impl CallQueue {
     }
 }
 
-impl CallItems {
+impl<C> CallItems<C> {
     /// Returns the items.
     #[must_use]
-    pub fn as_slice(&self) -> &[Item] {
+    pub fn as_slice(&self) -> &[Item<C>] {
         match self {
             CallItems::One(item) => std::slice::from_ref(item),
             CallItems::Many(items) => items,
@@ -377,25 +387,27 @@ impl Waiter {
     }
 }
 
+/// Limit on the bytes of the keys of a message with several calls, as in unary requests of the SDK: half of the largest
+/// request that a server reads.
+const MAX_KEYS_BYTES: usize = 128 * 1024;
+
 /// A message under construction.
-struct MessageBuilder {
-    uids: Vec<u64>,
+struct MessageBuilder<C> {
+    counters: Vec<C>,
+    key_bytes: usize,
     epochs: Vec<u64>,
-    /// Counts of the items; empty while every count is 1.
     counts: Vec<u32>,
-    /// Largest number of hops of any call in the message. The number only shows whether a call was forwarded before,
-    /// because the receiver does not forward any item of this message.
     hops: u32,
-    /// The oldest version of any caller's routes. 0 requests the whole route table.
     route_version: Option<u64>,
     /// Latest deadline of any of the calls.
     deadline: Option<Instant>,
 }
 
-impl MessageBuilder {
-    fn new(items: usize) -> MessageBuilder {
+impl<C> MessageBuilder<C> {
+    fn new(items: usize) -> MessageBuilder<C> {
         MessageBuilder {
-            uids: Vec::with_capacity(items),
+            counters: Vec::with_capacity(items),
+            key_bytes: 0,
             epochs: Vec::with_capacity(items),
             counts: Vec::new(),
             hops: 0,
@@ -404,16 +416,10 @@ impl MessageBuilder {
         }
     }
 
-    fn add(&mut self, call: &Call) {
-        for item in call.items.as_slice() {
-            if item.count != 1 && self.counts.is_empty() {
-                self.counts.resize(self.uids.len(), 1);
-                self.counts.push(item.count);
-            } else if !self.counts.is_empty() {
-                self.counts.push(item.count);
-            }
-            self.uids.push(item.uid);
-            self.epochs.push(item.epoch);
+    fn add(&mut self, call: Call<C>) {
+        match call.items {
+            CallItems::One(item) => self.add_item(item),
+            CallItems::Many(items) => items.into_iter().for_each(|item| self.add_item(item)),
         }
         self.hops = self.hops.max(call.hops);
         self.route_version = match (self.route_version, call.route_version) {
@@ -423,20 +429,25 @@ impl MessageBuilder {
         self.deadline = self.deadline.max(Some(call.deadline));
     }
 
-    fn build(mut self, tag: u64, now: Instant) -> v1::NextStreamRequest {
+    fn add_item(&mut self, item: Item<C>) {
+        if item.count != 1 && self.counts.is_empty() {
+            self.counts.resize(self.counters.len(), 1);
+            self.counts.push(item.count);
+        } else if !self.counts.is_empty() {
+            self.counts.push(item.count);
+        }
+        self.counters.push(item.counter);
+        self.epochs.push(item.epoch);
+    }
+
+    fn build<K: Kind<Counter = C>>(mut self, kind: &K, tag: u64, now: Instant) -> K::Message {
         if self.epochs.iter().all(|epoch| *epoch == 0) {
             self.epochs.clear();
         }
         let left = self.deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
-        let request = v1::NextManyRequest {
-            uids: self.uids,
-            counts: self.counts,
-            route_version: self.route_version,
-            hops: self.hops,
-            known_epochs: self.epochs,
-        };
         let timeout_ms = left.clamp(Duration::from_millis(1), MAX_TIMEOUT).as_millis() as u32;
-        v1::NextStreamRequest { tag, request: Some(request), timeout_ms, now_only: true }
+        let MessageBuilder { counters, counts, epochs, hops, route_version, .. } = self;
+        kind.message(tag, timeout_ms, Lists { counters, counts, epochs, hops, route_version })
     }
 }
 

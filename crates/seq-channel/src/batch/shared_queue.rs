@@ -1,24 +1,27 @@
 //! The queue of calls to one node, shared by the callers and the task of the stream. When a stream ends or a deadline
 //! passes, the calls that fail are completed only after the lock has been released.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::kind::Kind;
 use super::queue::{Bounds, CallQueue, Generation, Outcome, StreamEnd};
 
 /// Queue of calls to one node, shared by the callers and the task of the stream.
 #[derive(Debug)]
-pub(super) struct SharedQueue {
-    pub(super) calls: Mutex<CallQueue>,
+pub(super) struct SharedQueue<K: Kind> {
+    pub(super) calls: Mutex<CallQueue<K>>,
     /// Notified when the queue's timer is moved to an earlier time.
     pub(super) timer_moved: Notify,
 }
 
-impl SharedQueue {
+impl<K: Kind> SharedQueue<K> {
     /// Creates an empty queue.
-    pub(super) fn new(bounds: Bounds) -> SharedQueue {
-        SharedQueue { calls: Mutex::new(CallQueue::new(bounds)), timer_moved: Notify::new() }
+    pub(super) fn new(kind: Arc<K>, bounds: Bounds) -> SharedQueue<K> {
+        SharedQueue { calls: Mutex::new(CallQueue::new(kind, bounds)), timer_moved: Notify::new() }
     }
 
     /// Ends the stream of this generation, and completes the calls that fail with it. If other calls are still pending,

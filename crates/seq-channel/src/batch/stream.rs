@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use futures::Stream;
 use seq_proto::v1;
-use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Code, Status};
 
+use super::kind::Kind;
 use super::queue::{self, Generation, NextMessage, StreamEnd};
 use super::shared_queue::SharedQueue;
 use crate::bearer::CallerChannel;
@@ -33,16 +33,16 @@ const UNSUPPORTED_FOR: Duration = Duration::from_secs(60);
 struct StreamEnded(String);
 
 /// Starts the task for the stream of this generation. Dropping the returned handle aborts the task.
-pub(super) fn start(
-    queue: Arc<SharedQueue>,
+pub(super) fn start<K: Kind>(
+    queue: Arc<SharedQueue<K>>,
     generation: Generation,
-    client: SequenceServiceClient<CallerChannel>,
+    channel: CallerChannel,
     runtime: &Handle,
 ) -> AbortOnDropHandle<()> {
     // The task's state is created before the task is spawned. If the runtime has shut down, it drops the future without
     // polling it, and `Task::drop` then ends the stream.
     let task = Task { queue, generation };
-    AbortOnDropHandle::new(runtime.spawn(task.run(client)))
+    AbortOnDropHandle::new(runtime.spawn(task.run(channel)))
 }
 
 /// Returns a status that callers treat as a connection failure.
@@ -50,15 +50,15 @@ pub(super) fn ended(reason: &str) -> Status {
     Status::from_error(Box::new(StreamEnded(reason.to_owned())))
 }
 
-struct Task {
-    queue: Arc<SharedQueue>,
+struct Task<K: Kind> {
+    queue: Arc<SharedQueue<K>>,
     generation: Generation,
 }
 
-impl Task {
-    async fn run(mut self, client: SequenceServiceClient<CallerChannel>) {
+impl<K: Kind> Task<K> {
+    async fn run(mut self, channel: CallerChannel) {
         loop {
-            let end = self.serve(client.clone()).await;
+            let end = self.serve(channel.clone()).await;
             tracing::debug!(?end, "a stream ended");
             match self.queue.end(self.generation, end) {
                 Some(generation) => self.generation = generation,
@@ -68,8 +68,8 @@ impl Task {
     }
 
     /// Runs a stream and the timer of the queue until the stream ends.
-    async fn serve(&self, client: SequenceServiceClient<CallerChannel>) -> StreamEnd {
-        let mut stream = pin!(run_stream(&self.queue, self.generation, client));
+    async fn serve(&self, channel: CallerChannel) -> StreamEnd {
+        let mut stream = pin!(run_stream(&self.queue, self.generation, channel));
         loop {
             let timer = self.queue.calls.lock().timer();
             let due = async {
@@ -87,21 +87,17 @@ impl Task {
     }
 }
 
-impl Drop for Task {
+impl<K: Kind> Drop for Task<K> {
     fn drop(&mut self) {
         // This has no effect if the task has already ended the generation.
         self.queue.end(self.generation, StreamEnd::RuntimeGone(ended("the batcher's runtime has shut down")));
     }
 }
 
-async fn run_stream(
-    queue: &Arc<SharedQueue>,
-    generation: Generation,
-    mut client: SequenceServiceClient<CallerChannel>,
-) -> StreamEnd {
+async fn run_stream<K: Kind>(queue: &Arc<SharedQueue<K>>, generation: Generation, channel: CallerChannel) -> StreamEnd {
     let messages = Messages { queue: queue.clone(), generation };
-    let mut responses = match client.next_stream(messages).await {
-        Ok(responses) => responses.into_inner(),
+    let mut responses = match K::open(channel, messages).await {
+        Ok(responses) => responses,
         Err(status) if failure::not_processed(&status) => return StreamEnd::NeverSent(status),
         Err(status) if status.code() == Code::Unimplemented && !failure::is_transport(&status) => {
             return StreamEnd::Unsupported { until: Instant::now() + UNSUPPORTED_FOR };
@@ -141,15 +137,15 @@ fn as_break(status: Status) -> Status {
 }
 
 /// The messages of a stream.
-struct Messages {
-    queue: Arc<SharedQueue>,
+struct Messages<K: Kind> {
+    queue: Arc<SharedQueue<K>>,
     generation: Generation,
 }
 
-impl Stream for Messages {
-    type Item = v1::NextStreamRequest;
+impl<K: Kind> Stream for Messages<K> {
+    type Item = K::Message;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<v1::NextStreamRequest>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<K::Message>> {
         match self.queue.calls.lock().next_message(self.generation, context.waker(), Instant::now) {
             NextMessage::Ready(message) => Poll::Ready(Some(message)),
             NextMessage::Pending => Poll::Pending,

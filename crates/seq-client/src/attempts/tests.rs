@@ -39,6 +39,7 @@ fn shared() -> Shared {
         routes,
         seeds: Vec::new(),
         batchers: None,
+        key_batchers: None,
         refreshed: tokio::sync::Mutex::default(),
         allocs_only: false,
         addrs: parking_lot::Mutex::default(),

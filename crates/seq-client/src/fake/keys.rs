@@ -12,7 +12,7 @@ use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::{Reason, convert, status, v1};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::service::{Corruption, MAX_HELD, Seen, Service, exactness, has_deadline, refusal};
+use super::service::{Corruption, MAX_HELD, Seen, Service, exactness, has_deadline, refusal, refuse_waits};
 
 /// A keyspace of the fake cluster.
 struct Keyspace {
@@ -157,10 +157,15 @@ impl KeyService for Service {
         let responses = request.into_inner().map(move |message| {
             let service = service.clone();
             async move {
-                let v1::NextKeysMessage { tag, request, timeout_ms } = message?;
+                let v1::NextKeysMessage { tag, request, timeout_ms, now_only } = message?;
                 let request = request.unwrap_or_default();
                 let outcome = match service.next_keys_response(request, timeout_ms > 0, "NextKeyStream").await {
-                    Ok(response) => Outcome::Response(response),
+                    Ok(mut response) => {
+                        if now_only {
+                            refuse_waits(&mut response);
+                        }
+                        Outcome::Response(response)
+                    }
                     Err(status) => Outcome::Refusal(refusal(&status)),
                 };
                 Ok(v1::NextStreamResponse { tag, outcome: Some(outcome) })

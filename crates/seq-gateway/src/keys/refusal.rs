@@ -41,6 +41,9 @@ pub(crate) enum KeyRefusal {
     /// The key has used up its numbers.
     #[error("key {key:?} has no {count} numbers left below 2^63")]
     Exhausted { key: String, count: u32 },
+    /// The item cannot complete at once, and its message has `now_only`.
+    #[error("the item must wait, or another node owns it")]
+    WouldWait,
     /// The numbers of the key were refused.
     #[error(transparent)]
     Numbers(#[from] Refusal),
@@ -85,6 +88,7 @@ impl KeyRefusal {
             KeyRefusal::OtherTenantsKeyspace { .. } | KeyRefusal::OtherTenantsKey { .. } => Reason::OtherTenantsKey,
             KeyRefusal::KeySize { .. } => Reason::KeySize,
             KeyRefusal::Malformed(_) => Reason::Malformed,
+            KeyRefusal::WouldWait => Reason::WouldWait,
             KeyRefusal::AlreadyPast { .. } => Reason::AlreadyPast,
             KeyRefusal::Exhausted { .. } => Reason::Exhausted,
             KeyRefusal::Numbers(refusal) => Reason::of(refusal),
@@ -95,6 +99,7 @@ impl KeyRefusal {
     pub(super) fn item(&self, index: u32, deadline: Deadline) -> v1::ItemError {
         match self {
             KeyRefusal::Numbers(refusal) => deadline.item(index, refusal),
+            KeyRefusal::WouldWait => status::would_wait(index),
             refusal => refusal.reason().item(index, refusal.to_string()),
         }
     }

@@ -81,13 +81,13 @@ impl<F: SequenceService> Handlers<F> {
                 Err(status) => return Either::Left(ready(Err(status))),
             };
             let part = in_flight.add(&message);
-            let v1::NextKeysMessage { tag, request, timeout_ms } = message;
+            let v1::NextKeysMessage { tag, request, timeout_ms, now_only } = message;
             let timeout = Duration::from_millis(timeout_ms.into());
             let deadline = if timeout.is_zero() { Deadline::unstated() } else { Deadline::stated(timeout) };
             let (caller, memory) = (session.caller().clone(), part.all.memory.clone());
             let (handlers, context) = (self.clone(), RequestContext { deadline, via: Via::Stream, caller, memory });
             Either::Right(async move {
-                let outcome = match handlers.next_keys(context, request.unwrap_or_default()).await {
+                let outcome = match handlers.next_keys_by(context, request.unwrap_or_default(), now_only).await {
                     Ok(response) => Outcome::Response(response),
                     Err(refusal) => Outcome::Refusal(refusal.item(0, deadline)),
                 };

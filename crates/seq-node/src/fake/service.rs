@@ -92,6 +92,11 @@ impl FakeService {
         Ok(Current { reading, epoch })
     }
 
+    /// Returns whether the keys are hashed under the seed of a keyspace.
+    fn knows(&self, keyed: &KeyedItems) -> bool {
+        self.names.keyspaces.iter().any(|keyspace| keyspace.hashing.digest() == keyed.digest)
+    }
+
     /// Applies a request for keys. A keyspace is known by the digest of its seed.
     async fn keys<R>(
         &self,
@@ -99,7 +104,7 @@ impl FakeService {
         keyed: &KeyedItems,
         apply: impl Fn(KeyedItem) -> Result<R, Refusal>,
     ) -> Vec<Result<R, Refusal>> {
-        let is_known = self.names.keyspaces.iter().any(|keyspace| keyspace.hashing.digest() == keyed.digest);
+        let is_known = self.knows(keyed);
         let place = |KeyedItem { key, count, epoch }: KeyedItem| Refused {
             uid: Uid(0),
             section: key.section,
@@ -182,6 +187,14 @@ impl SequenceService for FakeService {
             self.world.next_key(self.set, (key.section, key.hash), count, epoch).map(allocation)
         };
         self.keys(call, &items, take).await
+    }
+
+    fn try_next_keys(&self, _: Via, items: &KeyedItems) -> Vec<ItemReply<Allocation>> {
+        let is_calm = self.faults.is_calm() && self.knows(items);
+        let take = |KeyedItem { key, count, epoch }: &KeyedItem| {
+            self.world.next_key(self.set, (key.section, key.hash), *count, *epoch).map(allocation)
+        };
+        items.items.iter().map(|item| is_calm.then(|| take(item))).collect()
     }
 
     async fn current_keys(&self, call: Call, items: KeyedItems) -> Vec<Result<Current, Refusal>> {

@@ -12297,6 +12297,9 @@ pub struct NextKeysMessage {
     /// The caller's timeout in milliseconds, up to 10,000; 0: 4,000.
     #[prost(uint32, tag = "3")]
     pub timeout_ms: u32,
+    /// Whether an item that cannot complete at once is refused instead (WOULD_WAIT), as in `NextStreamRequest`.
+    #[prost(bool, tag = "4")]
+    pub now_only: bool,
 }
 /// Requests the last number of one key.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

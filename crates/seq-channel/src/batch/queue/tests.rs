@@ -4,6 +4,7 @@ use std::task::Wake;
 use proptest::prelude::*;
 
 use super::*;
+use crate::batch::kind::{Keys, Uids};
 
 const BOUNDS: Bounds = Bounds { items: 8, message: 4, in_flight: 2 };
 
@@ -15,7 +16,7 @@ impl Wake for NoopWaker {
 
 /// A queue, the instant of its creation, and the waker of its sender.
 struct Bench {
-    queue: CallQueue,
+    queue: CallQueue<Uids>,
     began: Instant,
     waker: Waker,
 }
@@ -23,12 +24,16 @@ struct Bench {
 type Caller = oneshot::Receiver<Outcome>;
 
 fn item(uid: u64) -> Item {
-    Item { uid, count: 1, epoch: uid + 1 }
+    Item { counter: uid, count: 1, epoch: uid + 1 }
 }
 
 impl Bench {
     fn new() -> Bench {
-        Bench { queue: CallQueue::new(BOUNDS), began: Instant::now(), waker: Waker::from(Arc::new(NoopWaker)) }
+        Bench {
+            queue: CallQueue::new(Arc::new(Uids), BOUNDS),
+            began: Instant::now(),
+            waker: Waker::from(Arc::new(NoopWaker)),
+        }
     }
 
     fn at(&self, ms: u64) -> Instant {
@@ -123,7 +128,7 @@ fn the_first_call_opens_the_stream_and_pending_calls_are_one_message() {
 #[test]
 fn a_message_carries_what_its_calls_state() {
     let mut it = Bench::new();
-    let unknown = |uid| Item { uid, count: 1, epoch: 0 };
+    let unknown = |uid| Item { counter: uid, count: 1, epoch: 0 };
     let _callers = [it.forward([unknown(1), unknown(2)], 1), it.forward([unknown(3)], 1)];
     let request = it.message().unwrap().request.unwrap();
     assert_eq!((request.hops, request.route_version), (1, None), "a node that forwards keeps no routes of a caller");
@@ -406,4 +411,34 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_message_of_keys_has_a_limit_on_their_bytes() {
+    let mut queue = CallQueue::new(Arc::new(Keys("main".into())), Bounds::DEFAULT);
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let callers: Vec<Caller> = (0..300u32)
+        .map(|key| {
+            let (reply, outcome) = oneshot::channel();
+            let counter = format!("{key:0512}").into_bytes();
+            let items = CallItems::One(Item { counter, count: 1 + key % 2, epoch: 0 });
+            queue.enqueue(Call { items, hops: 0, route_version: Some(3), deadline }, reply);
+            outcome
+        })
+        .collect();
+    let waker = Waker::from(Arc::new(NoopWaker));
+    let mut next = || match queue.next_message(queue.generation, &waker, Instant::now) {
+        NextMessage::Ready(message) => message,
+        other => panic!("{other:?}"),
+    };
+    let messages = [next(), next()];
+    let requests = messages.map(|message| {
+        assert!(message.now_only);
+        message.request.unwrap()
+    });
+    assert_eq!(requests.each_ref().map(|request| request.raw_keys.len()), [256, 44]);
+    let [first, second] = requests;
+    assert_eq!((&*first.keyspace, first.route_version, &first.counts[..3]), ("main", Some(3), &[1, 2, 1][..]));
+    assert_eq!(second.raw_keys[0], format!("{:0512}", 256).into_bytes());
+    drop(callers);
 }
