@@ -6,7 +6,6 @@
 //! calls of another handover, because the callers of a section wait from its freeze until its commit.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,6 @@ use seq_core::owner::handover::{Commit, Handover, HandoverRequest, MAX_OUTGOING,
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
-use seq_kit::telemetry::traces::Span;
 use seq_proto::refusals::RefusedHandover;
 use seq_proto::{Reason, status};
 use tokio::time::Instant;
@@ -26,7 +24,12 @@ use crate::counters::HandoverOutcome;
 use crate::handover_calls::{CommitResponse, Committed, MAX_SLOTS_TOGETHER};
 use crate::handover_spans::HandoverSpans;
 use crate::shared::Shared;
-use crate::store_link::{StoreError, StoreLink};
+use crate::store_link::StoreError;
+
+mod steps;
+
+pub(crate) use steps::AnsweredSteps;
+use steps::{Activation, CommitAttempt, HandoverCall, Steps};
 
 /// Number of times that this node notifies a target in another set of a committed departure. The target may wait for
 /// the grant, for as long as [`crate::handover_calls`] allows, before it responds to a notification. Together the
@@ -55,110 +58,6 @@ pub(crate) struct Handovers {
 
 /// Node to which sections are handed over, with its set if that is another set.
 type Target = (Option<SetId>, NodeId);
-
-/// Attempt to commit a handover in the store. The attempt is repeated until the store gives a definite response, or
-/// until the incarnation that owns the section has ended.
-pub(crate) struct CommitAttempt {
-    handover: Handover,
-    backoff: Backoff,
-}
-
-/// Attempt to notify the target that the store has committed the handover.
-pub(crate) struct Activation {
-    handover: Handover,
-    backoff: Backoff,
-    /// Number of attempts that remain after this attempt.
-    left: u32,
-}
-
-/// Steps to be sent in one call.
-pub(crate) struct HandoverCall {
-    shared: Arc<Shared>,
-    steps: Steps,
-    /// The trace span of each step.
-    spans: Vec<Span>,
-}
-
-/// Steps of one kind of one or more handovers. More than one handover have the same target, which is in this set.
-enum Steps {
-    Prepare(Vec<Handover>),
-    Stage(Vec<Handover>),
-    Commit(Vec<CommitAttempt>),
-    Activate(Vec<Activation>),
-}
-
-/// Steps whose call ended.
-pub(crate) enum AnsweredSteps {
-    Prepare(Vec<(Handover, Result<(), Status>)>),
-    Stage(Vec<(Handover, Result<(), Status>)>),
-    Commit(Vec<(CommitAttempt, CommitResponse)>),
-    Activate(Vec<(Activation, Result<(), Status>)>),
-}
-
-impl Steps {
-    /// Returns the name of a step in traces.
-    fn name(&self) -> &'static str {
-        match self {
-            Steps::Prepare(_) => "handover prepare",
-            Steps::Stage(_) => "handover stage",
-            Steps::Commit(_) => "handover commit",
-            Steps::Activate(_) => "handover activate",
-        }
-    }
-
-    fn sections(&self) -> Vec<SectionId> {
-        match self {
-            Steps::Prepare(handovers) | Steps::Stage(handovers) => handovers.iter().map(|one| one.section).collect(),
-            Steps::Commit(attempts) => attempts.iter().map(|one| one.handover.section).collect(),
-            Steps::Activate(activations) => activations.iter().map(|one| one.handover.section).collect(),
-        }
-    }
-}
-
-impl Steps {
-    async fn send(self, shared: &Shared, link: &StoreLink) -> AnsweredSteps {
-        match self {
-            Steps::Prepare(handovers) => {
-                let outcomes = shared.prepare_all(&handovers).await;
-                AnsweredSteps::Prepare(handovers.into_iter().zip(outcomes).collect())
-            }
-            Steps::Stage(handovers) => {
-                let outcomes = shared.stage_all(&handovers).await;
-                AnsweredSteps::Stage(handovers.into_iter().zip(outcomes).collect())
-            }
-            Steps::Commit(attempts) => {
-                let handovers: Vec<&Handover> = attempts.iter().map(|attempt| &attempt.handover).collect();
-                let responses = shared.commit_all(link, &handovers).await;
-                AnsweredSteps::Commit(attempts.into_iter().zip(responses).collect())
-            }
-            Steps::Activate(activations) => {
-                let handovers: Vec<Handover> = activations.iter().map(|one| one.handover.clone()).collect();
-                let outcomes = shared.activate_all(&handovers).await;
-                AnsweredSteps::Activate(activations.into_iter().zip(outcomes).collect())
-            }
-        }
-    }
-}
-
-impl HandoverCall {
-    pub(crate) async fn send(self, link: &StoreLink) -> AnsweredSteps {
-        let HandoverCall { shared, steps, mut spans } = self;
-        let first = spans.pop().unwrap_or_else(Span::none);
-        let answered = first.scope(steps.send(&shared, link)).await;
-        spans.push(first);
-        let failures: Vec<Option<String>> = match &answered {
-            AnsweredSteps::Prepare(steps) | AnsweredSteps::Stage(steps) => {
-                steps.iter().map(|(_, outcome)| failure(outcome)).collect()
-            }
-            AnsweredSteps::Commit(steps) => steps.iter().map(|(_, commit)| failure(&commit.response)).collect(),
-            AnsweredSteps::Activate(steps) => steps.iter().map(|(_, outcome)| failure(outcome)).collect(),
-        };
-        for (span, failure) in spans.iter_mut().zip(failures) {
-            failure.into_iter().for_each(|failure| span.fail(failure));
-        }
-        answered
-    }
-}
 
 impl Handovers {
     /// Creates the state without a handover.
@@ -525,8 +424,4 @@ enum CommitRead {
     Undecided,
     /// The incarnation of this node is over.
     SessionOver,
-}
-
-fn failure<T, E: fmt::Display>(outcome: &Result<T, E>) -> Option<String> {
-    outcome.as_ref().err().map(ToString::to_string)
 }

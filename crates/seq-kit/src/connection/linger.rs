@@ -3,7 +3,7 @@
 //! A socket that is closed with bytes that nobody has read resets its connection. The peer may then fail in its next
 //! write, before it reads the last bytes that were sent to it: a client of HTTP/2, for example, fails all requests of
 //! the connection, although the server had responded to each of them. So the server closes its direction first, and
-//! discards what arrives until the peer closes the other direction (RFC 9112, section 9.6).
+//! discards the bytes that arrive until the peer closes the other direction (RFC 9112, section 9.6).
 
 use std::future::Future;
 use std::io;
@@ -27,7 +27,7 @@ impl Linger {
         Linger(Box::pin(sleep(LONGEST)))
     }
 
-    /// Discards what the peer sends, until it closes the connection, the connection fails, or [`LONGEST`] has passed.
+    /// Discards the bytes that the peer sends, until the peer closes the connection, the connection fails, or [`LONGEST`] has passed.
     pub(super) fn poll(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<()> {
         let mut bytes = [0; 4_096];
         while self.0.as_mut().poll(cx).is_pending() {
