@@ -2,7 +2,8 @@
 //!
 //! An adaptive step would double while a section is raised more often than twice a second. The scenario has the rates
 //! of raises that a thousand sections with 100,000 numbers a second each have at a step of 10,000 (ten a second), and
-//! with such a step (two a second). Numbers and steps are a hundredth of those rates, because the scenario measures raises.
+//! with such a step (two a second). Numbers and steps are a hundredth of those rates, because the scenario measures
+//! raises.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -266,8 +266,8 @@ impl FakeServer {
         self.world.create_keyspace(name, Seed::new([7; 16]));
     }
 
-    /// Makes the server refuse the next items of a key of any keyspace, as [`FakeServer::refuse_uid`] refuses the items of
-    /// a uid.
+    /// Makes the server refuse the next items of a key of any keyspace, as [`FakeServer::refuse_uid`] refuses the items
+    /// of a uid.
     pub fn refuse_key(&self, key: &[u8], refusals: impl IntoIterator<Item = Refusal>) {
         self.node.faults.lock().keys.entry(key.to_vec()).or_default().extend(refusals);
     }

@@ -27,7 +27,8 @@ impl Linger {
         Linger(Box::pin(sleep(LONGEST)))
     }
 
-    /// Discards the bytes that the peer sends, until the peer closes the connection, the connection fails, or [`LONGEST`] has passed.
+    /// Discards the bytes that the peer sends, until the peer closes the connection, the connection fails, or
+    /// [`LONGEST`] has passed.
     pub(super) fn poll(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<()> {
         let mut bytes = [0; 4_096];
         while self.0.as_mut().poll(cx).is_pending() {
