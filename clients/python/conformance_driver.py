@@ -217,11 +217,12 @@ class Driver:
 
     async def _burst(self, request: Json) -> Json:
         """Makes calls from several callers, each of which waits for its response before its next call."""
-        draw = random.Random(int(request["seed"]))
+        draw, drawn = random.Random(int(request["seed"])), uids(request)
         todo = SimpleQueue[int]()
         for _ in range(request["calls"]):
-            todo.put(draw.choice(uids(request)))
+            todo.put(draw.choice(drawn))
         client, options = self._clients[request["client"]].client, deadline(request)
+        is_quiet, failed = request.get("quiet", False), SimpleQueue[SeqError]()
         loop = asyncio.get_running_loop()
 
         async def task(client: AsyncClient) -> None:
@@ -232,10 +233,14 @@ class Driver:
                         taken = await client.next(uid, **options)
                     else:
                         taken = await (await client.keyspace(keyspace, **options)).next(f"key:{uid}", **options)
+                    if is_quiet:
+                        continue
                     call["ok"] = allocation(taken)
                 except SeqError as error:
+                    failed.put(error)
                     call["error"] = failure(error)
-                write({"id": request["id"], "call": {**call, "end_ns": str(time.monotonic_ns())}})
+                if not is_quiet:
+                    write({"id": request["id"], "call": {**call, "end_ns": str(time.monotonic_ns())}})
 
         def thread(client: Client) -> None:
             while True:
@@ -248,11 +253,15 @@ class Driver:
                         taken = client.next(uid, **options)
                     else:
                         taken = client.keyspace(keyspace, **options).next(f"key:{uid}", **options)
+                    if is_quiet:
+                        continue
                     call["ok"] = allocation(taken)
                 except SeqError as error:
+                    failed.put(error)
                     call["error"] = failure(error)
-                line = {"id": request["id"], "call": {**call, "end_ns": str(time.monotonic_ns())}}
-                loop.call_soon_threadsafe(write, line)
+                if not is_quiet:
+                    line = {"id": request["id"], "call": {**call, "end_ns": str(time.monotonic_ns())}}
+                    loop.call_soon_threadsafe(write, line)
 
         def caller() -> Awaitable[None]:
             if isinstance(client, AsyncClient):
@@ -260,7 +269,7 @@ class Driver:
             return loop.run_in_executor(self._threads, thread, client)
 
         await asyncio.gather(*[caller() for _ in range(request["concurrency"])])
-        return {"done": request["calls"]}
+        return {"done": request["calls"], "failed": failed.qsize()}
 
     async def _cancel(self, request: Json) -> Json:
         if task := self._tasks.get(request["target"]):

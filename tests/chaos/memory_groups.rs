@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::Pid;
 use seq_testkit::eventually;
 
 use crate::net::name_of_part;
@@ -11,9 +12,14 @@ use crate::net::name_of_part;
 /// Bytes that the group may take beyond what it has when the limit is set.
 const SPARE: u64 = 8 << 20;
 
-/// Megabytes that a neighbour of the process writes into a file in memory: more than the spare bytes, and less than the
-/// limit once the process has ended.
-const TAKEN_MB: u64 = 24;
+/// Part of the group's bytes that a neighbour of its processes takes beyond the spare ones, in a file in memory. It is
+/// less than what a server has, so the limit is not reached again once the server has ended.
+const TAKEN_SHARE: u64 = 4;
+
+/// Scores with which the kernel first ends the server, then the neighbour, and then a guard. The kernel may look for a
+/// second process before it has counted the memory of the first one as free.
+const SERVER: &str = "1000";
+const NEIGHBOUR: &str = "500";
 
 /// Directory of files in memory.
 const MEMORY_FILES: &str = "/dev/shm";
@@ -102,19 +108,21 @@ impl MemoryGroup {
         command
     }
 
-    /// Limits the group to little more than it has, and starts a neighbour that takes more. So the kernel ends the
-    /// largest process of the group.
-    pub(crate) fn exhaust(&self) -> Neighbour {
+    /// Limits the group to little more than it has, and starts a neighbour that takes more. So the kernel ends `server`,
+    /// which is a process of the group.
+    pub(crate) fn exhaust(&self, server: Pid) -> Neighbour {
+        fs::write(format!("/proc/{}/oom_score_adj", server.as_raw_nonzero()), SERVER).unwrap();
         for (file, value) in self.interface.reclaim {
             // The file of version 2 states by an error that there was less to reclaim.
             let _ = fs::write(self.dir.join(file), value);
         }
         let used: u64 = self.read(self.interface.usage).trim().parse().unwrap();
-        assert!(used > (TAKEN_MB << 20), "the process is larger than its neighbour: {used} bytes");
         fs::write(self.dir.join(self.interface.limit), (used + SPARE).to_string()).unwrap();
-        let (file, count) = (format!("of={}", self.ballast.display()), format!("count={TAKEN_MB}"));
-        let mut command = self.command("dd");
-        command.args(["if=/dev/zero", &file, "bs=1M", &count]).stdin(Stdio::null()).stderr(Stdio::null());
+        let taken_kb = (SPARE + used / TAKEN_SHARE) >> 10;
+        let (file, count) = (format!("of={}", self.ballast.display()), format!("count={taken_kb}"));
+        let mut command = self.command("choom");
+        command.args(["-n", NEIGHBOUR, "--", "dd", "if=/dev/zero", &file, "bs=1K", &count]);
+        command.stdin(Stdio::null()).stderr(Stdio::null());
         Neighbour { child: command.spawn().unwrap(), ballast: self.ballast.clone() }
     }
 

@@ -185,6 +185,11 @@ impl Cluster {
         (0..SECTIONS).map(|section| section * SECTION_SIZE + 7).collect()
     }
 
+    /// Returns the number of uids.
+    pub(crate) fn uid_count(&self) -> u64 {
+        SECTIONS * SECTION_SIZE
+    }
+
     /// Runs a command for operators, which must succeed.
     pub(crate) fn command(&self, args: &[&str]) {
         let output = self.place.seqsvr(&[args, &["--set", &self.set]].concat());

@@ -17,6 +17,7 @@ mod lifecycle;
 mod limits;
 mod releases;
 mod sets;
+mod speed;
 mod tls;
 
 /// One row.
@@ -185,4 +186,5 @@ pub(crate) const ROWS: &[Row] = &[
     row("set-hung", Tier::Full, &[], sets::hung, Fault::Vague, "all processes of a set hang: the other set serves"),
     row("migration", Tier::Full, &[], sets::migration, Fault::Unrouted, "sections move between sets under load"),
     row("overload", Tier::Full, &[], limits::overload, Fault::Stubborn, "servers refuse all calls, then half: retries keep to the budget"),
+    row("speed", Tier::Long, &[], speed::speed, Fault::Hidden, "256 callers: calls/s and CPU time of a call, beside the Rust SDK"),
 ];

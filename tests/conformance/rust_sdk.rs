@@ -7,6 +7,8 @@ use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -186,11 +188,13 @@ impl Driver {
         answer
     }
 
-    /// Makes the calls of a burst, and writes a line for each of them.
+    /// Makes the calls of a burst, and writes a line for each of them unless the burst is quiet.
     async fn burst(&self, client: &Client, request: &Value) -> Value {
         let (id, uids) = (&request["id"], all_digits(request, "uids"));
         let number = |field: &str| request[field].as_u64().expect("a number");
         let (calls, concurrency) = (number("calls"), number("concurrency"));
+        let (is_quiet, failed) = (request["quiet"] == true, AtomicU64::new(0));
+        let failed = &failed;
         let mut random = Rng::with_seed(digits(request, "seed"));
         let chosen: Vec<u64> = (0..calls).map(|_| uids[random.usize(..uids.len())]).collect();
         let one = |uid: u64| async move {
@@ -203,6 +207,10 @@ impl Driver {
                     self.call(client, "next_key", &request).await
                 }
             };
+            failed.fetch_add(u64::from(result.is_err()), Relaxed);
+            if is_quiet {
+                return;
+            }
             let (start_ns, end_ns) = (start.to_string(), now_ns().to_string());
             let mut call = json!({"uid": uid, "start_ns": start_ns, "end_ns": end_ns});
             match result {
@@ -214,7 +222,7 @@ impl Driver {
             write_line(&line);
         };
         futures::stream::iter(chosen).map(one).buffer_unordered(concurrency as usize).collect::<()>().await;
-        json!({"done": calls})
+        json!({"done": calls, "failed": failed.load(Relaxed)})
     }
 
     /// Ends the calls that `which` chooses, except the call with the id `own`.

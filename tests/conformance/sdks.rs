@@ -48,7 +48,8 @@ pub(crate) fn of_command(command: &str) -> Sdk {
     Sdk::new(UNNAMED.to_owned(), command.to_owned(), settings)
 }
 
-fn rust() -> Sdk {
+/// Returns the Rust SDK.
+pub(crate) fn rust() -> Sdk {
     Sdk::new(RUST.to_owned(), own_command(), String::new())
 }
 

@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS inbox (
     written REAL NOT NULL,           -- time of the row, in seconds since 1970
     PRIMARY KEY (uid, seq)
 );
+CREATE INDEX IF NOT EXISTS entries_of_message ON inbox (message);
 CREATE TABLE IF NOT EXISTS horizon (
     uid INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL             -- no entry is written at this number or below any more
@@ -63,7 +64,10 @@ class Inbox:
         """Sends a message to all members, once, however often it is called. Returns each member's number of it.
 
         Raises a `SeqError` if a number could not be allocated; then no member has the message, and the call can be repeated.
+        Raises a `ValueError` without members, because such a message would be in no inbox.
         """
+        if not members:
+            raise ValueError("a message needs at least one member")
         while True:
             if (sent := self._numbers(conversation, sender_key)) is not None:
                 return sent

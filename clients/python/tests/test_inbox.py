@@ -44,6 +44,12 @@ def test_a_message_is_sent_once_however_often_it_is_repeated(client: Client, tmp
         assert texts(inbox.sync(uid, sent[uid])) == ["again"]
 
 
+def test_a_message_without_members_is_refused(client: Client, tmp_path: Path) -> None:
+    inbox = Inbox(client, str(tmp_path / "db"))
+    with pytest.raises(ValueError, match="at least one member"):
+        inbox.send("c", [], "key", "hello")
+
+
 class Paused(Inbox):
     """Inbox whose sender runs `meanwhile` once, between its numbers and its rows."""
 

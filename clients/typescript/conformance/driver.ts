@@ -38,6 +38,7 @@ interface Request {
   tls?: { ca: string; cert?: string };
   token?: string;
   calls: number;
+  quiet?: boolean;
   concurrency: number;
   seed: string;
   target: string;
@@ -148,17 +149,25 @@ const OPS: Record<string, (request: Request, signal: AbortSignal) => Promise<Jso
     };
     const draw = generator(BigInt(request.seed));
     let left = request.calls;
+    let failed = 0;
     const caller = async () => {
       while (left > 0) {
         left -= 1;
         const uid = request.uids[Number(draw() % BigInt(request.uids.length))] ?? "0";
         const start_ns = String(process.hrtime.bigint());
-        const result = await next(uid).then(item, item);
+        const result = await next(uid).then(
+          (taken) => (request.quiet ? {} : item(taken)),
+          (error) => {
+            failed += 1;
+            return item(error);
+          },
+        );
+        if (request.quiet) continue;
         write({ id: request.id, call: { uid, start_ns, end_ns: String(process.hrtime.bigint()), ...result } });
       }
     };
     await Promise.all(Array.from({ length: request.concurrency }, caller));
-    return { done: request.calls };
+    return { done: request.calls, failed };
   },
 
   async cancel({ target }) {

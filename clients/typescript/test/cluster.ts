@@ -53,8 +53,8 @@ process.once("exit", () => {
 export class Server {
   readonly process: ChildProcess;
 
-  constructor(args: string[]) {
-    this.process = spawn(BINARY, args, { stdio: ["ignore", "pipe", "inherit"] });
+  constructor(args: string[], program = BINARY) {
+    this.process = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
     running.add(this.process);
     this.process.once("exit", () => running.delete(this.process));
   }

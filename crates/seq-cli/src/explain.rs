@@ -157,10 +157,10 @@ fn advice(retry: Retry) -> &'static str {
         Retry::Never => NEVER,
         Retry::Unary => "repeat it as a unary request",
         Retry::Sync => "the store has room for another proposal after a few syncs of its log",
-        Retry::Owner => "the section gets an owner within about a renewal",
-        Retry::Start => "the store starts, and defines the set first of all",
+        Retry::Owner => "another node may own the section soon; a caller's own backoff doubles from here",
+        Retry::Start => "a process starts; a store also defines its set, if it is new",
         Retry::Ceiling => "the ceiling is raised",
-        Retry::Quota => "the quota allows more, responses are read, or connections end",
+        Retry::Quota => "the quota or the clock of a lane allows more, responses are read, or connections end",
         Retry::Leader => "the store elects a leader",
         Retry::Silence => "a silent node is replaced after its timeout",
     }
@@ -191,7 +191,7 @@ mod tests {
 
               subject   Allocation
               code      DEADLINE_EXCEEDED
-              retry     after 100 ms: the section gets an owner within about a renewal
+              retry     after 20 ms: another node may own the section soon; a caller's own backoff doubles from here
               outcome   the request may have taken effect: repeating an allocation leaves a gap, never a duplicate
         "#]]
         .assert_eq(&find("OWNER_TIMED_OUT").unwrap().page());

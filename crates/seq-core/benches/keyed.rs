@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use seq_core::keyspace::{BUCKETS, Bucket, KeyHash, Seed};
@@ -102,6 +103,9 @@ fn take(c: &mut Criterion) {
     group.throughput(Throughput::Elements(1));
     let layout = Layout::new(0..KEYS, 100_000).expect("a good layout");
     let (sections, buckets) = (sections(&layout), buckets());
+    // As many bytes as the tables of the keys, without a search: a number of a key cannot cost less than an access.
+    let bytes: usize = buckets.iter().map(|bucket| bucket.counter_bytes()).sum();
+    let memory: Vec<AtomicU64> = (0..bytes as u64 / 8).map(AtomicU64::new).collect();
     group.bench_function("uid", |b| {
         let mut random = Random::new();
         b.iter(|| {
@@ -114,6 +118,13 @@ fn take(c: &mut Criterion) {
         b.iter(|| {
             let (bucket, hash) = locate(random.next());
             black_box(value(buckets[bucket].take(hash, Count::ONE).expect("it has a counter")))
+        });
+    });
+    group.bench_function("memory", |b| {
+        let mut random = Random::new();
+        b.iter(|| {
+            let place = mix(random.next()) % memory.len() as u64;
+            black_box(memory[place as usize].fetch_add(1, Relaxed))
         });
     });
     group.finish();

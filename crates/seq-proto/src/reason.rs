@@ -43,13 +43,14 @@ pub enum Retry {
     Unary,
     /// A few syncs of the store's log later, when there is room for another proposal.
     Sync,
-    /// About a renewal later, when the section has an owner.
+    /// When the section has another owner. The hint is shorter than a takeover after a reported crash, because a caller's
+    /// backoff doubles by itself: a longer hint would add to the time without a response.
     Owner,
-    /// When the store has started, or when its leader has defined the set.
+    /// When a process has started, or when the store's leader has defined the set.
     Start,
     /// When the ceiling is raised.
     Ceiling,
-    /// A tenth of a second later, when there is room in a quota, in the memory, or in the rate of raises.
+    /// A tenth of a second later, when there is room in a quota, in the memory, in the rate of raises, or in a lane.
     Quota,
     /// About an election later, when the store has a leader.
     Leader,
@@ -64,8 +65,8 @@ impl Retry {
         let millis = match self {
             Retry::Never => return None,
             Retry::Unary => 1,
-            Retry::Sync => 20,
-            Retry::Owner | Retry::Start | Retry::Quota => 100,
+            Retry::Sync | Retry::Owner => 20,
+            Retry::Start | Retry::Quota => 100,
             Retry::Ceiling | Retry::Leader => 200,
             Retry::Silence => 500,
         };
@@ -227,7 +228,7 @@ reasons! {
         TooManyHops = "TOO_MANY_HOPS", [InvalidArgument], Never, Unchanged;
         /// The node is shutting down. An AllocSvr has not processed the request; a command that was sent to a StoreSvr
         /// may still be applied, and can be repeated.
-        ShuttingDown = "SHUTTING_DOWN", [Unavailable], Owner, Unchanged;
+        ShuttingDown = "SHUTTING_DOWN", [Unavailable], Start, Unchanged;
         /// The item would have to wait or to be forwarded, and the request excludes both. Repeat the item as a unary
         /// request.
         WouldWait = "WOULD_WAIT", [Unavailable], Unary, Unchanged;
@@ -262,7 +263,7 @@ reasons! {
         /// Ids of a timed series can be neither read nor advanced, because they follow the clock.
         NotACounter = "NOT_A_COUNTER", [FailedPrecondition], Never, Unchanged;
         /// No more ids of the lane are within `ahead_ms` of the clock.
-        LaneAhead = "LANE_AHEAD", [Unavailable], Owner, Unchanged;
+        LaneAhead = "LANE_AHEAD", [Unavailable], Quota, Unchanged;
         /// The clock of the lane's owner is so far ahead of the clock of its store that the store raises no ceiling to
         /// the time of the owner's clock.
         ClockAhead = "CLOCK_AHEAD", [Unavailable], Ceiling, Unchanged, [AHEAD_MS];

@@ -194,6 +194,15 @@ impl<'d> Client<'d> {
         Burst { pending, calls, received: 0, is_done: false, history }
     }
 
+    /// Makes a burst of calls of which none may fail, and whose results the driver does not write. Their numbers are not
+    /// in the history.
+    pub(crate) fn quiet_burst(&self, uids: &[u64], calls: u64, concurrency: u64) {
+        let more = json!({"quiet": true});
+        let (_, line) = self.burst_with(uids, calls, concurrency, more).pending.wait();
+        let counts = result(&line, |ok| (ok["done"].as_u64(), ok["failed"].as_u64()));
+        assert_eq!(counts.expect("a burst has no error of its own"), (Some(calls), Some(0)));
+    }
+
     /// Sends a request without a result, e.g. `close`.
     pub(crate) fn command(&self, request: Value) -> Result<Value, CallError> {
         result(&self.send(request).wait().1, Value::clone)

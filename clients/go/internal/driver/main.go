@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	seqsvr "seqsvr.example/clients/go"
@@ -70,6 +71,7 @@ type request struct {
 	Calls       int    `json:"calls"`
 	Concurrency int    `json:"concurrency"`
 	Seed        uint64 `json:"seed,string"`
+	Quiet       bool   `json:"quiet"`
 
 	Target string `json:"target"`
 }
@@ -263,7 +265,7 @@ func nextMany(ctx context.Context, c *seqsvr.Client, r *request) ([]seqsvr.Alloc
 	return c.NextManyN(ctx, items)
 }
 
-// burst makes the calls of a burst, and writes a line for each of them.
+// burst makes the calls of a burst, and writes a line for each of them unless the burst is quiet.
 func (d *driver) burst(ctx context.Context, c *seqsvr.Client, r *request) any {
 	random := rand.New(rand.NewPCG(r.Seed, 0))
 	chosen := make(chan uint64, r.Calls)
@@ -271,22 +273,29 @@ func (d *driver) burst(ctx context.Context, c *seqsvr.Client, r *request) any {
 		chosen <- uint64(r.UIDs[random.IntN(len(r.UIDs))])
 	}
 	close(chosen)
+	var failed atomic.Int64
 	var running sync.WaitGroup
 	for range max(min(r.Concurrency, r.Calls), 1) {
 		running.Add(1)
 		go func() {
 			defer running.Done()
 			for uid := range chosen {
-				d.write(object{"id": r.ID, "call": d.one(ctx, c, r, uid)})
+				line, err := d.one(ctx, c, r, uid)
+				if err != nil {
+					failed.Add(1)
+				}
+				if !r.Quiet {
+					d.write(object{"id": r.ID, "call": line})
+				}
 			}
 		}()
 	}
 	running.Wait()
-	return object{"done": r.Calls}
+	return object{"done": r.Calls, "failed": failed.Load()}
 }
 
-// one makes a call of a burst.
-func (d *driver) one(ctx context.Context, c *seqsvr.Client, r *request, uid uint64) object {
+// one makes a call of a burst. The object is nil if the burst is quiet.
+func (d *driver) one(ctx context.Context, c *seqsvr.Client, r *request, uid uint64) (object, error) {
 	if r.DeadlineMS > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.DeadlineMS)*time.Millisecond)
@@ -294,9 +303,12 @@ func (d *driver) one(ctx context.Context, c *seqsvr.Client, r *request, uid uint
 	}
 	start := monotonic()
 	got, err := nextOf(ctx, c, r.Keyspace, uid)
+	if r.Quiet {
+		return nil, err
+	}
 	line := item(allocation(got), err)
 	line["uid"], line["start_ns"], line["end_ns"] = fmt.Sprint(uid), fmt.Sprint(start), fmt.Sprint(monotonic())
-	return line
+	return line, err
 }
 
 func allocations(results []seqsvr.AllocationResult) object {

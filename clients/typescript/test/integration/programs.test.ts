@@ -239,7 +239,7 @@ test("the driver makes the calls of the protocol", async (t) => {
     assert.ok(BigInt(done.end_ns) > BigInt(done.start_ns));
     values.set(done.uid, (values.get(done.uid) ?? new Set()).add(done.ok.value));
   }
-  assert.deepEqual(await driver.line(), { id: burst, ok: { done: 200 } });
+  assert.deepEqual(await driver.line(), { id: burst, ok: { done: 200, failed: 0 } });
   assert.equal(
     [...values.values()].reduce((sum, { size }) => sum + size, 0),
     200,

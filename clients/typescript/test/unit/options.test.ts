@@ -88,7 +88,7 @@ test("the table of reasons has those that decide", () => {
   assert.deepEqual(REASONS.UNSERVED, {
     codes: ["UNAVAILABLE"],
     retryable: true,
-    retryAfterMs: 100,
+    retryAfterMs: 20,
     outcome: "unchanged",
   });
 });

@@ -202,7 +202,7 @@ fn a_reason_is_explained_and_an_unknown_one_suggests_the_nearest() {
 
           subject   Allocation
           code      UNAVAILABLE
-          retry     after 100 ms: the section gets an owner within about a renewal
+          retry     after 20 ms: another node may own the section soon; a caller's own backoff doubles from here
           outcome   the request changed nothing
         exit 0
     "#]],

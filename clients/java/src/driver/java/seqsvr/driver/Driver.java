@@ -16,6 +16,7 @@ import java.util.Queue;
 import java.util.Random;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicLong;
 import seqsvr.client.Allocation;
 import seqsvr.client.Current;
 import seqsvr.client.Item;
@@ -176,11 +177,13 @@ public final class Driver {
         };
     }
 
-    /** Makes the calls of a burst, and writes a line for each of them. */
+    /** Makes the calls of a burst, and writes a line for each of them unless the burst is quiet. */
     private Object burst(SeqClient client, Request r) {
         SeqClient with = r.hasDeadline() ? client.withDeadline(r.deadline()) : client;
         long[] uids = r.uids();
         int calls = r.integer("calls", 0);
+        boolean isQuiet = r.isTrue("quiet");
+        AtomicLong failed = new AtomicLong();
         Random random = new Random(r.number("seed"));
         Queue<Long> chosen = new ConcurrentLinkedQueue<>();
         for (int i = 0; i < calls; i++) {
@@ -190,7 +193,13 @@ public final class Driver {
         for (int i = 0; i < Math.max(Math.min(r.integer("concurrency", 1), calls), 1); i++) {
             Thread thread = new Thread(() -> {
                 for (Long uid = chosen.poll(); uid != null; uid = chosen.poll()) {
-                    write(Map.of("id", r.id(), "call", one(with, uid)));
+                    Map<String, Object> call = one(with, uid);
+                    if (call.containsKey("error")) {
+                        failed.incrementAndGet();
+                    }
+                    if (!isQuiet) {
+                        write(Map.of("id", r.id(), "call", call));
+                    }
                 }
             });
             thread.start();
@@ -208,7 +217,7 @@ public final class Driver {
                 }
             }
         }
-        return Map.of("done", wasInterrupted ? calls - chosen.size() : calls);
+        return Map.of("done", wasInterrupted ? calls - chosen.size() : calls, "failed", failed.get());
     }
 
     /** Makes a call of a burst. The times are those of CLOCK_MONOTONIC, which System.nanoTime reads on Linux. */
@@ -300,6 +309,10 @@ public final class Driver {
 
         int integer(String name, int absent) {
             return has(name) ? Integer.parseUnsignedInt(text(name)) : absent;
+        }
+
+        boolean isTrue(String name) {
+            return Boolean.TRUE.equals(fields.get(name));
         }
 
         boolean isNotFalse(String name) {

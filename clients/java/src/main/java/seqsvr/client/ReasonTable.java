@@ -26,21 +26,21 @@ final class ReasonTable {
                 "The batch has more items than one request may carry.");
         add("COUNTS_MISMATCH", "Allocation", false, 0, false,
                 "There are counts or epochs, but not one for each uid.");
-        add("NOT_OWNER", "Allocation", true, 100, false,
+        add("NOT_OWNER", "Allocation", true, 20, false,
                 "The request was forwarded, and this node does not own the section either.");
-        add("UNSERVED", "Allocation", true, 100, false,
+        add("UNSERVED", "Allocation", true, 20, false,
                 "The section has no owner now.");
-        add("DEADLINE_PASSED", "Allocation", true, 100, false,
+        add("DEADLINE_PASSED", "Allocation", true, 20, false,
                 "The request's deadline was over before it was sent to the owner.");
-        add("OWNER_UNREACHABLE", "Allocation", true, 100, false,
+        add("OWNER_UNREACHABLE", "Allocation", true, 20, false,
                 "The owner cannot be reached; it did not process the request.");
-        add("OWNER_TIMED_OUT", "Allocation", true, 100, true,
+        add("OWNER_TIMED_OUT", "Allocation", true, 20, true,
                 "The owner did not respond in time; numbers may have been consumed.");
-        add("OWNER_CONNECTION_LOST", "Allocation", true, 100, true,
+        add("OWNER_CONNECTION_LOST", "Allocation", true, 20, true,
                 "The connection to the owner broke before the response; numbers may have been consumed.");
-        add("STALE_EPOCH", "Allocation", true, 100, false,
+        add("STALE_EPOCH", "Allocation", true, 20, false,
                 "The caller has seen a newer epoch of the section than this node has.");
-        add("LEASE_EXPIRED", "Allocation", true, 100, false,
+        add("LEASE_EXPIRED", "Allocation", true, 20, false,
                 "The node's lease has expired, so another node may own the section by now.");
         add("TOO_MANY_PENDING", "Allocation", true, 200, false,
                 "The section cannot be served now, and the limit of pending requests is reached.");
@@ -68,8 +68,8 @@ final class ReasonTable {
         add("UNKNOWN_SERIES", "Ids", false, 0, false,
                 "No series has this name.");
         add("SERIES_EXISTS", "Ids", false, 0, false,
-                "A series with this name exists with another shape or other lanes, or is retired. A name is "
-                + "used only once.");
+                "A series with this name exists with another shape or other lanes, or is retired, or the name "
+                + "is that of a keyspace. A name is used only once.");
         add("SERIES_RETIRED", "Ids", false, 0, false,
                 "The series is retired: it gives out no more ids.");
         add("SERIES_ENDED", "Ids", false, 0, false,
@@ -96,7 +96,7 @@ final class ReasonTable {
                 "The clock of the lane's owner is so far ahead of the clock of its store that the store raises "
                 + "no ceiling to the time of the owner's clock.");
         add("TOO_MANY_SERIES", "Ids", false, 0, false,
-                "The cluster has as many series as it may.");
+                "The cluster has as many series or keyspaces as it may, or it has a keyspace of uids already.");
         add("LAYOUT_FULL", "Ids", false, 0, false,
                 "The lanes do not fit the layout of the cluster.");
         add("LAYOUT_WRITER", "Ids", false, 0, false,
@@ -106,6 +106,13 @@ final class ReasonTable {
                 "A live AllocSvr is of a release that knows no series: upgrade it first. Or the store of "
                 + "another set does not know yet which set creates series: upgrade that store, or try again in a "
                 + "few seconds.");
+        add("UNKNOWN_KEYSPACE", "Keys", false, 0, false,
+                "No keyspace has this name, or its keys are uids, for which calls name no keyspace.");
+        add("KEY_SIZE", "Keys", false, 0, false,
+                "The key is empty or has too many bytes.");
+        add("KEYS_EXHAUSTED", "Keys", true, 100, false,
+                "The key has no counter yet, and the owner of its bucket has counters for as many keys as it "
+                + "may. Keys with a counter are served.");
         add("MALFORMED", "Endpoints", false, 0, false,
                 "The message cannot be decoded.");
         add("MESSAGE_TOO_LARGE", "Endpoints", false, 0, false,
@@ -136,6 +143,8 @@ final class ReasonTable {
                 "The uid does not belong to the tenant.");
         add("OTHER_TENANTS_SERIES", "Tenants", false, 0, false,
                 "The series does not belong to the tenant.");
+        add("OTHER_TENANTS_KEY", "Tenants", false, 0, false,
+                "The key does not belong to the tenant.");
         add("COUNT_ABOVE_QUOTA", "Tenants", false, 0, false,
                 "The count is above the tenant's quota for an item.");
         add("QUOTA_EXCEEDED", "Tenants", true, 100, false,

@@ -68,7 +68,10 @@ public final class Reasons {
     public static final String SET_UNAVAILABLE = "SET_UNAVAILABLE";
     /** No series has this name. */
     public static final String UNKNOWN_SERIES = "UNKNOWN_SERIES";
-    /** A series with this name exists with another shape or other lanes, or is retired. A name is used only once. */
+    /**
+     * A series with this name exists with another shape or other lanes, or is retired, or the name is that of a
+     * keyspace. A name is used only once.
+     */
     public static final String SERIES_EXISTS = "SERIES_EXISTS";
     /** The series is retired: it gives out no more ids. */
     public static final String SERIES_RETIRED = "SERIES_RETIRED";
@@ -98,7 +101,7 @@ public final class Reasons {
      * the time of the owner's clock.
      */
     public static final String CLOCK_AHEAD = "CLOCK_AHEAD";
-    /** The cluster has as many series as it may. */
+    /** The cluster has as many series or keyspaces as it may, or it has a keyspace of uids already. */
     public static final String TOO_MANY_SERIES = "TOO_MANY_SERIES";
     /** The lanes do not fit the layout of the cluster. */
     public static final String LAYOUT_FULL = "LAYOUT_FULL";
@@ -145,6 +148,8 @@ public final class Reasons {
     public static final String OTHER_TENANTS_UID = "OTHER_TENANTS_UID";
     /** The series does not belong to the tenant. */
     public static final String OTHER_TENANTS_SERIES = "OTHER_TENANTS_SERIES";
+    /** The key does not belong to the tenant. */
+    public static final String OTHER_TENANTS_KEY = "OTHER_TENANTS_KEY";
     /** The count is above the tenant's quota for an item. */
     public static final String COUNT_ABOVE_QUOTA = "COUNT_ABOVE_QUOTA";
     /** The tenant's rate of requests or numbers on this node is used up for now. */

@@ -112,7 +112,7 @@ class DriverTest {
         for (int calls = 0;; calls++) {
             Map<String, Object> line = p.line();
             if (!line.containsKey("call")) {
-                assertEquals(Map.of("id", "15", "ok", Map.of("done", 50L)), line);
+                assertEquals(Map.of("id", "15", "ok", Map.of("done", 50L, "failed", 0L)), line);
                 assertEquals(50, calls);
                 return;
             }
