@@ -12,12 +12,12 @@ use crate::net::name_of_part;
 /// Bytes that the group may take beyond what it has when the limit is set.
 const SPARE: u64 = 8 << 20;
 
-/// Part of the group's bytes that a neighbour of its processes takes beyond the spare ones, in a file in memory. It is
-/// less than what a server has, so the limit is not reached again once the server has ended.
+/// Part of the group's bytes that a neighbour of its processes takes beyond [`SPARE`], in a file in memory. A server
+/// has more memory than that, so the limit is not reached again once the server has ended.
 const TAKEN_SHARE: u64 = 4;
 
 /// Scores with which the kernel first ends the server, then the neighbour, and then a guard. The kernel may look for a
-/// second process before it has counted the memory of the first one as free.
+/// second process before it has counted the memory of the server as free.
 const SERVER: &str = "1000";
 const NEIGHBOUR: &str = "500";
 
@@ -108,8 +108,8 @@ impl MemoryGroup {
         command
     }
 
-    /// Limits the group to little more than it has, and starts a neighbour that takes more. So the kernel ends `server`,
-    /// which is a process of the group.
+    /// Limits the group to little more than it has, and starts a neighbour that takes more. So the kernel ends
+    /// `server`, which is a process of the group.
     pub(crate) fn exhaust(&self, server: Pid) -> Neighbour {
         fs::write(format!("/proc/{}/oom_score_adj", server.as_raw_nonzero()), SERVER).unwrap();
         for (file, value) in self.interface.reclaim {

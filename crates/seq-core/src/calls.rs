@@ -432,8 +432,8 @@ impl PendingCall {
     fn remain(&mut self, now: Duration, reason: Option<Refusal>, here: bool) -> Rest {
         self.state = State::Ready;
         let Some(reason) = reason else { return Rest::Done };
-        // An owner that cannot be reached may have crashed, and the store may have assigned the section to another node,
-        // for example to this one.
+        // An owner that cannot be reached may have crashed, and the store may have assigned the section to another
+        // node, for example to this one.
         self.renewal_due |= matches!(
             reason,
             Refusal::NotOwner { .. }

@@ -43,8 +43,8 @@ pub enum Retry {
     Unary,
     /// A few syncs of the store's log later, when there is room for another proposal.
     Sync,
-    /// When the section has another owner. The hint is shorter than a takeover after a reported crash, because a caller's
-    /// backoff doubles by itself: a longer hint would add to the time without a response.
+    /// When the section has another owner. The hint is shorter than a takeover after a reported crash, because a
+    /// caller's backoff doubles by itself: a longer hint would add to the time without a response.
     Owner,
     /// When a process has started, or when the store's leader has defined the set.
     Start,

@@ -194,8 +194,8 @@ impl<'d> Client<'d> {
         Burst { pending, calls, received: 0, is_done: false, history }
     }
 
-    /// Makes a burst of calls of which none may fail, and whose results the driver does not write. Their numbers are not
-    /// in the history.
+    /// Makes a burst of calls of which none may fail, and whose results the driver does not write. Their numbers are
+    /// not in the history.
     pub(crate) fn quiet_burst(&self, uids: &[u64], calls: u64, concurrency: u64) {
         let more = json!({"quiet": true});
         let (_, line) = self.burst_with(uids, calls, concurrency, more).pending.wait();

@@ -75,7 +75,7 @@ test("bad input is refused by name, and nothing is sent", async (t) => {
     [chat.get("/inbox/9223372036854775808"), 400, /^uid is "9223372036854775808"/, /to "9223372036854775807"/],
     [chat.get("/inbox/7?after=1.5"), 400, /^after is "1.5"/, /decimal digits/],
     [chat.get("/inbox/7?after="), 400, /^after is ""/, /decimal digits/],
-    [chat.get("/inbox/7?afer=5"), 400, /^the parameter "afer" is unknown/, /use after/],
+    [chat.get("/inbox/7?aftr=5"), 400, /^the parameter "aftr" is unknown/, /use after/],
     [chat.get("/inbox"), 404, /^the path "\/inbox" is unknown/, /use POST \/messages or GET/],
     [chat.get("/messages"), 405, /^GET is no method of "\/messages"/, /use POST/],
     [chat.request("/inbox/7", { method: "DELETE" }), 405, /^DELETE is no method of "\/inbox\/7"/, /use GET/],

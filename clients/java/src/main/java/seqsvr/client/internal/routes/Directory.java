@@ -1,5 +1,6 @@
 package seqsvr.client.internal.routes;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -24,7 +25,7 @@ public final class Directory {
     private final List<Cluster> clusters;
     private final List<KnownSet> sets;
 
-    /** Range of uids that several sets share, with the route of each of its sections. */
+    /** Range of uids that several sets share, with the routes of its sections and of the buckets of its keyspaces. */
     private static final class Cluster {
         final Layout layout;
         final Sections sections;
@@ -44,6 +45,9 @@ public final class Directory {
 
     /** Series in the routes, with the set that was the first to send the layout of its cluster. */
     public record FoundSeries(RouteTable.StoredSeries series, int home) { }
+
+    /** Place of a section: the index of its cluster, and its number there. */
+    record Place(int cluster, int section) { }
 
     /** What an adoption of routes changed: anything at all, and possibly addresses. */
     public record Change(boolean any, boolean addrs) {
@@ -66,33 +70,35 @@ public final class Directory {
 
     /** Returns the route of a uid's section; null if the uid is in no known cluster. */
     public Route route(long uid) {
-        int at = locate(uid);
-        if (at < 0) {
-            return sparseRoute();
-        }
-        Cluster cluster = clusters.get(at);
-        Route route = cluster.sections.get(cluster.layout.sectionOf(uid));
+        Place place = locate(uid);
+        return place == null ? null : route(place);
+    }
+
+    /** Returns the route of a section; one without an owner in the cluster's home if no set sent any. */
+    Route route(Place place) {
+        Cluster cluster = clusters.get(place.cluster);
+        Route route = cluster.sections.get(place.section);
         return route != null ? route : new Route(0, 0, cluster.home, false);
     }
 
-    /**
-     * Returns the route of the uids in no known cluster; null if no cluster has a keyspace of uids. Any node of the
-     * cluster forwards requests for them.
-     */
-    private Route sparseRoute() {
-        for (Cluster cluster : clusters) {
-            for (RouteTable.StoredSeries series : cluster.series) {
-                if (series.lanes != null && series.lanes.keys != null && series.lanes.keys.ofUids) {
-                    return new Route(0, 0, cluster.home, false);
-                }
-            }
-        }
-        return null;
+    /** Returns the buckets of the keyspace with a name; null if it is not known. */
+    public Buckets buckets(String name) {
+        FoundSeries found = series(name);
+        return found == null ? null : Buckets.of(found.series, found.home);
     }
 
-    /** Returns the first uid of the section of a uid that is in a known cluster. */
+    /**
+     * Returns the route of a section of buckets in the cluster whose layout the set {@code home} was the first to send.
+     * Requests for a section without a route are sent to any node of that set.
+     */
+    public Route bucketRoute(int home, long section) {
+        Place place = locateBucket(home, section);
+        return place == null ? new Route(0, 0, home, false) : route(place);
+    }
+
+    /** Returns the first uid of the section of a uid; the uid itself if it is in no section of uids. */
     public long sectionStart(long uid) {
-        int at = locate(uid);
+        int at = clusterWith(uid);
         if (at < 0) {
             return uid;
         }
@@ -154,7 +160,37 @@ public final class Directory {
         return sets.get(index).id;
     }
 
-    private int locate(long uid) {
+    /** Returns the place of a uid's section; null if there is none. That of a sparse uid is its bucket. */
+    Place locate(long uid) {
+        int at = clusterWith(uid);
+        return at < 0 ? locateSparse(uid) : new Place(at, clusters.get(at).layout.sectionOf(uid));
+    }
+
+    /** Returns the bucket of a uid that no cluster declares, in the keyspace of uids; null if there is no such keyspace. */
+    private Place locateSparse(long uid) {
+        for (int i = 0; i < clusters.size(); i++) {
+            for (RouteTable.StoredSeries series : clusters.get(i).series) {
+                Buckets buckets = Buckets.of(series, clusters.get(i).home);
+                if (buckets != null && series.lanes.keys.ofUids) {
+                    return new Place(i, buckets.section(Long.toUnsignedString(uid).getBytes(StandardCharsets.US_ASCII)));
+                }
+            }
+        }
+        return null;
+    }
+
+    /** Returns the place of a section of buckets; null if the cluster is not known, or the section is beyond the limit. */
+    Place locateBucket(int home, long section) {
+        for (int i = 0; i < clusters.size(); i++) {
+            if (clusters.get(i).home == home && section >= 0 && section < TableCheck.MAX_SECTIONS) {
+                return new Place(i, (int) section);
+            }
+        }
+        return null;
+    }
+
+    /** Returns the index of the cluster that declares a uid; -1 if there is none. */
+    private int clusterWith(long uid) {
         for (int i = 0; i < clusters.size(); i++) {
             if (clusters.get(i).layout.contains(uid)) {
                 return i;
@@ -173,17 +209,13 @@ public final class Directory {
                 || !seed.isEmpty() && !set.hasSeed(seed);
     }
 
-    /** Adopts a claim about the section of a uid that is in a known cluster. Sparse uids have no known sections. */
-    void adoptClaim(long uid, long setId, long since) {
-        int at = locate(uid);
-        if (at < 0) {
-            return;
-        }
-        Layout layout = clusters.get(at).layout;
-        int set = indexOrInsert(setId, layout);
+    /** Adopts a claim about the section at a place. */
+    void adoptClaim(Place place, long setId, long since) {
+        int set = indexOrInsert(setId, clusters.get(place.cluster).layout);
         if (set >= 0) {
-            Sections sections = change(at).sections;
-            sections.merge(layout.sectionOf(uid), 1, new Route(since, 0, set, true), this::id);
+            Sections sections = change(place.cluster).sections;
+            sections.extend(place.section + 1);
+            sections.merge(place.section, 1, new Route(since, 0, set, true), this::id);
             sections.publish();
         }
     }
@@ -248,19 +280,24 @@ public final class Directory {
             at = clusterOf(of);
         }
         Cluster cluster = change(at);
-        for (RouteTable.RouteRun run : table.runs) {
-            int set = run.awaySetId == 0 ? own : indexOrInsert(run.awaySetId, of);
-            // Beyond the limit on sets the section keeps its former route, and nodes forward requests for it.
-            if (set >= 0) {
-                cluster.sections.merge(run.firstSection, run.sections, new Route(run.epoch, run.owner, set, set != own),
-                        this::id);
-            }
-        }
+        table.runs.forEach(run -> merge(cluster, own, run));
+        Buckets.runs(table, run -> merge(cluster, own, run));
         cluster.sections.publish();
         if (table.series.size() >= cluster.series.size()) {
             cluster.series = List.copyOf(table.series);
         }
         return addrs;
+    }
+
+    /** Merges a run of routes that the set with the index {@code own} sent. */
+    private void merge(Cluster cluster, int own, RouteTable.RouteRun run) {
+        int set = run.awaySetId == 0 ? own : indexOrInsert(run.awaySetId, cluster.layout);
+        // Beyond the limit on sets the section keeps its former route, and nodes forward requests for it.
+        if (set >= 0) {
+            cluster.sections.extend(run.firstSection + run.sections);
+            cluster.sections.merge(run.firstSection, run.sections, new Route(run.epoch, run.owner, set, set != own),
+                    this::id);
+        }
     }
 
     /** Replaces the cluster at an index by a copy that can be changed, and returns the copy. */

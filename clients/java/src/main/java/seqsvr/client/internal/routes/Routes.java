@@ -1,5 +1,6 @@
 package seqsvr.client.internal.routes;
 
+import java.util.function.Function;
 import seqsvr.client.internal.wire.RouteTable;
 
 /**
@@ -46,20 +47,30 @@ public final class Routes {
      * epoch is not larger than that of the known route is ignored.
      */
     public void adoptClaim(long uid, long setId, long since) {
-        if (!isNews(uid, setId, since)) {
+        adoptClaim(directory -> directory.locate(uid), setId, since);
+    }
+
+    /** Adopts a statement about a section of buckets in the cluster with a home, as {@link #adoptClaim}. */
+    public void adoptBucketClaim(int home, long section, long setId, long since) {
+        adoptClaim(directory -> directory.locateBucket(home, section), setId, since);
+    }
+
+    private void adoptClaim(Function<Directory, Directory.Place> locate, long setId, long since) {
+        if (!isNews(locate, setId, since)) {
             return;
         }
         synchronized (this) {
-            if (isNews(uid, setId, since)) {
+            if (isNews(locate, setId, since)) {
                 Directory next = current.copy();
-                next.adoptClaim(uid, setId, since);
+                next.adoptClaim(locate.apply(next), setId, since);
                 current = next;
             }
         }
     }
 
-    private boolean isNews(long uid, long setId, long since) {
-        Route route = current.route(uid);
-        return route != null && setId != 0 && Long.compareUnsigned(route.epoch(), since) < 0;
+    private boolean isNews(Function<Directory, Directory.Place> locate, long setId, long since) {
+        Directory directory = current;
+        Directory.Place place = locate.apply(directory);
+        return place != null && setId != 0 && Long.compareUnsigned(directory.route(place).epoch(), since) < 0;
     }
 }

@@ -4,7 +4,7 @@ import java.util.Arrays;
 import java.util.function.IntToLongFunction;
 
 /**
- * The routes of all sections of a layout, in chunks of neighbours. A copy shares its chunks with the original until it
+ * The routes of all sections of a cluster, in chunks of neighbours. A copy shares its chunks with the original until it
  * changes them.
  *
  * <p>Invariant: a route is only ever replaced by a newer one. So merging is commutative and idempotent, and messages
@@ -16,14 +16,14 @@ final class Sections {
 
     private static final Route[] EMPTY = new Route[CHUNK];
 
-    private final Route[][] chunks;
+    private Route[][] chunks;
     /** Whether the chunk at the same index belongs to this copy alone; null in a published table. */
     private boolean[] owned;
 
     Sections(int count) {
-        chunks = new Route[(count + CHUNK - 1) / CHUNK][];
-        Arrays.fill(chunks, EMPTY);
-        owned = new boolean[chunks.length];
+        chunks = new Route[0][];
+        owned = new boolean[0];
+        extend(count);
     }
 
     private Sections(Sections of) {
@@ -34,6 +34,17 @@ final class Sections {
     /** Returns a copy that can be changed. */
     Sections copy() {
         return new Sections(this);
+    }
+
+    /** Makes place for the sections below {@code end}, in a copy that can be changed. */
+    void extend(int end) {
+        int before = chunks.length;
+        int needed = (end + CHUNK - 1) / CHUNK;
+        if (needed > before) {
+            chunks = Arrays.copyOf(chunks, needed);
+            Arrays.fill(chunks, before, needed, EMPTY);
+            owned = Arrays.copyOf(owned, needed);
+        }
     }
 
     /** Ends the changes of a copy. */

@@ -1,13 +1,14 @@
 package seqsvr.client.internal.routes;
 
 import java.util.HashSet;
+import java.util.List;
 import java.util.Set;
 import seqsvr.client.internal.wire.RouteTable;
 
 /** Validates a route table as far as a client uses it. */
 final class TableCheck {
     /** Limit on the sections of a layout. No memory is taken for a larger table. */
-    private static final int MAX_SECTIONS = 1 << 20;
+    static final int MAX_SECTIONS = 1 << 20;
 
     /** Limit on the uids of a section. */
     private static final int MAX_SECTION_SIZE = 1 << 24;
@@ -39,11 +40,6 @@ final class TableCheck {
                     Long.toUnsignedString(table.version), Long.toUnsignedString(table.baseVersion));
         }
         Layout layout = new Layout(table.uidStart, table.uidEnd, table.sectionSize);
-        checkRuns(table, layout.sections());
-        return layout;
-    }
-
-    private static void checkRuns(RouteTable.Routes table, int sections) throws RoutesException {
         Set<Integer> nodes = new HashSet<>();
         for (RouteTable.RouteNode node : table.nodes) {
             if (node.id == 0) {
@@ -51,18 +47,26 @@ final class TableCheck {
             }
             nodes.add(node.id);
         }
-        long end = 0;
-        for (RouteTable.RouteRun run : table.runs) {
+        checkRuns(table, table.runs, 0, layout.sections(), nodes);
+        checkRuns(table, table.laneRuns, layout.sections(), MAX_SECTIONS, nodes);
+        return layout;
+    }
+
+    /** Checks that runs are in order, and of the sections {@code from} to {@code end}, without the latter. */
+    private static void checkRuns(RouteTable.Routes table, List<RouteTable.RouteRun> runs, int from, int end,
+            Set<Integer> nodes) throws RoutesException {
+        long at = from;
+        for (RouteTable.RouteRun run : runs) {
             long first = Integer.toUnsignedLong(run.firstSection);
             long next = first + Integer.toUnsignedLong(run.sections);
-            if (run.sections == 0 || first < end || next > sections) {
+            if (run.sections == 0 || first < at || next > end) {
                 throw invalid(table, "has a run of %s sections at %d", Integer.toUnsignedString(run.sections), first);
             }
             if (run.owner != 0 && (!nodes.contains(run.owner) || run.awaySetId != 0)) {
                 throw invalid(table, "has section %d with the unknown owner %s", first,
                         Integer.toUnsignedString(run.owner));
             }
-            end = next;
+            at = next;
         }
     }
 }

@@ -184,6 +184,12 @@ final class Reader {
         return kind == BYTES ? Arrays.copyOfRange(data, from, to) : present;
     }
 
+    void bytesList(List<byte[]> list) {
+        if (kind == BYTES) {
+            list.add(Arrays.copyOfRange(data, from, to));
+        }
+    }
+
     /** Reads a repeated field of numbers, packed or not, after those that are present. */
     long[] list(long[] present) throws Malformed {
         if (kind == VARINT) {

@@ -3,7 +3,10 @@ package seqsvr.client.internal.wire;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Messages of proto/seqsvr/v1/route.proto and series.proto. Runs of lanes are left out, because calls for ids may be sent to any node. */
+/**
+ * Messages of proto/seqsvr/v1/route.proto and series.proto. Of lanes a client needs those that are buckets of keyspaces,
+ * because calls for ids may be sent to any node. Therefore the fields that only lanes of series have are left out.
+ */
 public final class RouteTable {
     private RouteTable() { }
 
@@ -20,6 +23,8 @@ public final class RouteTable {
         public long setId;
         public final List<RouteSet> sets = new ArrayList<>();
         public final List<StoredSeries> series = new ArrayList<>();
+        /** Runs of lanes and buckets, in the numbers of sections after those of the uids. */
+        public final List<RouteRun> laneRuns = new ArrayList<>();
 
         @Override
         protected void write(Writer out) {
@@ -34,6 +39,7 @@ public final class RouteTable {
             out.fixed64(9, setId);
             out.messages(10, sets);
             out.messages(11, series);
+            out.messages(12, laneRuns);
         }
 
         @Override
@@ -50,6 +56,7 @@ public final class RouteTable {
                 case 9 -> setId = from.fixed64(setId);
                 case 10 -> from.messages(sets, RouteSet::new);
                 case 11 -> from.messages(series, StoredSeries::new);
+                case 12 -> from.messages(laneRuns, RouteRun::new);
                 default -> { }
             }
         }
@@ -166,37 +173,53 @@ public final class RouteTable {
         }
     }
 
-    /** Lanes of a series, or buckets of a keyspace. Only the hashing of keys is read. */
+    /** Sections of the lanes of a series, or of the buckets of a keyspace. */
     public static final class Lanes extends Message {
+        public int count;
+        public int perSection;
+        public int firstSection;
+        /** Hashing of the keys of a keyspace; null for a series. */
         public Hashing keys;
 
         @Override
         protected void write(Writer out) {
+            out.uint32(1, count);
+            out.uint32(2, perSection);
+            out.uint32(6, firstSection);
             out.message(7, keys);
         }
 
         @Override
         protected void read(Reader from) throws Malformed {
-            if (from.number() == 7) {
-                keys = from.message(keys, Hashing::new);
+            switch (from.number()) {
+                case 1 -> count = from.int32(count);
+                case 2 -> perSection = from.int32(perSection);
+                case 6 -> firstSection = from.int32(firstSection);
+                case 7 -> keys = from.message(keys, Hashing::new);
+                default -> { }
             }
         }
     }
 
     /** Hashing of the keys of a keyspace. */
     public static final class Hashing extends Message {
+        /** Digest of the seed, which only servers know. */
+        public long digest;
         /** Whether the keys are the uids that no set file declares. */
         public boolean ofUids;
 
         @Override
         protected void write(Writer out) {
+            out.fixed64(1, digest);
             out.bool(3, ofUids);
         }
 
         @Override
         protected void read(Reader from) throws Malformed {
-            if (from.number() == 3) {
-                ofUids = from.bool(ofUids);
+            switch (from.number()) {
+                case 1 -> digest = from.fixed64(digest);
+                case 3 -> ofUids = from.bool(ofUids);
+                default -> { }
             }
         }
     }

@@ -105,6 +105,12 @@ final class Writer {
         }
     }
 
+    void bytesList(int number, List<byte[]> values) {
+        for (byte[] value : values) {
+            rawBytes(number, value);
+        }
+    }
+
     /** Writes a packed list of unsigned 64-bit numbers. */
     void list(int number, long[] values) {
         if (values.length == 0) {
