@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from seqsvr import Allocation, AsyncClient, Client, Current, Refused, Unreachable
 from seqsvr.testing import DevServer, FakeCluster, FakeServer
-from tests.conftest import BINARY
+from tests.conftest import BINARY, ROOT
 
 pytest_plugins = ["pytester"]
 
@@ -89,6 +90,16 @@ def test_the_fixtures_are_there_for_programs(pytester: pytest.Pytester, monkeypa
         """
     )
     pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=4)
+
+
+def test_the_files_of_the_page_are_tests_that_pass(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQSVR", BINARY)
+    page = (ROOT / "docs" / "testing.md").read_text()
+    files: dict[str, str] = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", page, re.DOTALL))
+    assert sorted(files) == ["conftest.py", "test_chat.py"]
+    for name, text in files.items():
+        (pytester.path / name).write_text(text)
+    pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

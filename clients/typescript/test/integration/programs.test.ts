@@ -133,6 +133,15 @@ test("the package works as CommonJS and as ES module", async (t) => {
     assert.deepEqual(JSON.parse(stdout), ["bigint", true, "function"], file);
   }
 
+  // The tests of docs/testing.md, with the package as a program has it.
+  const page = readFileSync(join(process.env.DOCS ?? "", "testing.md"), "utf8");
+  const [, recipe] = /```js\n(.*?)```/s.exec(page) ?? [];
+  assert.ok(recipe?.startsWith("// chat.test.mjs"));
+  writeFileSync(join(dir, "chat.test.mjs"), recipe);
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const tested = await run(process.execPath, ["--test", "chat.test.mjs"], { cwd: dir, env, timeout: 60_000 });
+  assert.match(tested.stdout, /^# pass 1$/m);
+
   // A number as uid is an error of types, for users of both kinds of modules.
   const typed = `import { Client, type Allocation } from "@seqsvr/client";
 export async function use(client: Client): Promise<Allocation> {

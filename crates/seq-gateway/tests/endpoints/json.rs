@@ -85,7 +85,7 @@ async fn refusals_carry_code_status_reason_and_details() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     let error = answer.json();
     let retry = error["details"].as_array().unwrap().iter().find(|detail| detail["type"] == "google.rpc.RetryInfo");
-    assert_eq!(retry.unwrap()["debug"]["retryDelay"], "0.1s", "{error}");
+    assert_eq!(retry.unwrap()["debug"]["retryDelay"], "0.02s", "{error}");
 }
 
 #[tokio::test]

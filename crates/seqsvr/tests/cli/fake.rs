@@ -336,6 +336,25 @@ fn the_faults_of_the_documents_are_known() {
 }
 
 #[test]
+fn the_shell_script_of_the_documents_gets_the_numbers_that_it_states() {
+    let page = include_str!("../../../../docs/testing.md");
+    let (_, rest) = page.split_once("## Redis and JSON").unwrap();
+    let (_, rest) = rest.split_once("```sh\n").unwrap();
+    let (script, _) = rest.split_once("```").unwrap();
+    // A comment at the end of a line of curl has the number.
+    let stated: Vec<&str> =
+        script.lines().filter_map(|line| Some(line.strip_prefix("curl")?.rsplit_once("# ")?.1)).collect();
+    assert_eq!(stated, ["1", "10002"]);
+    let (place, program) = (tempfile::tempdir().unwrap(), std::path::Path::new(env!("CARGO_BIN_EXE_seqsvr")));
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let script = script.replace("curl -s -X POST", "curl -s -w '\\n' -X POST");
+    let output = Command::new("sh").args(["-ec", &script]).current_dir(&place).env("PATH", path).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let printed: Vec<&str> = text.split_whitespace().collect();
+    assert_eq!(printed, stated, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn sections_are_limited() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
     let output = command.args(["fake", "--uids", "1000000000", "--section-size", "100"]).output().unwrap();
