@@ -7,7 +7,6 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -19,7 +18,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicLong;
 import seqsvr.client.Allocation;
 import seqsvr.client.Current;
-import seqsvr.client.Item;
+import seqsvr.client.Keyspace;
 import seqsvr.client.Result;
 import seqsvr.client.SeqClient;
 import seqsvr.client.SeqException;
@@ -33,7 +32,7 @@ import seqsvr.client.internal.json.Json;
  */
 public final class Driver {
     private static final Map<String, Object> HELLO = Map.of("hello", 1, "sdk", "java", "version", SeqClient.VERSION,
-            "features", List.of("coalesce", "advance", "tls", "token", "reload", "cancel", "stats"));
+            "features", List.of("coalesce", "advance", "tls", "token", "reload", "cancel", "stats", "keys"));
 
     private final OutputStream out;
     private final Map<String, SeqClient> clients = new ConcurrentHashMap<>();
@@ -173,6 +172,22 @@ public final class Driver {
             case "current" -> current(client.current(r.number("uid")));
             case "current_many" -> items(client.currentMany(r.uids()));
             case "advance" -> Map.of("epoch", Long.toUnsignedString(client.advance(r.number("uid"), r.number("to"))));
+            default -> callOfKeys(client.keyspace(r.text("keyspace")), r);
+        };
+    }
+
+    private static Object callOfKeys(Keyspace keys, Request r) {
+        int count = r.integer("count", 1);
+        return switch (r.op()) {
+            case "next_key" -> allocation(r.key(text -> keys.next(text, count), bytes -> keys.next(bytes, count)));
+            case "next_keys" -> items(r.has("count") ? keys.nextMany(r.keyItems()) : keys.nextMany(r.keys()));
+            case "current_key" -> current(r.key(keys::current, keys::current));
+            case "current_keys" -> items(keys.currentMany(r.keys()));
+            case "advance_key" -> {
+                long to = r.number("to");
+                long epoch = r.key(text -> keys.advance(text, to), bytes -> keys.advance(bytes, to));
+                yield Map.of("epoch", Long.toUnsignedString(epoch));
+            }
             default -> throw new UnsupportedOperationException("the driver does not have the op \"" + r.op() + "\"");
         };
     }
@@ -193,7 +208,7 @@ public final class Driver {
         for (int i = 0; i < Math.max(Math.min(r.integer("concurrency", 1), calls), 1); i++) {
             Thread thread = new Thread(() -> {
                 for (Long uid = chosen.poll(); uid != null; uid = chosen.poll()) {
-                    Map<String, Object> call = one(with, uid);
+                    Map<String, Object> call = one(with, r.text("keyspace"), uid);
                     if (call.containsKey("error")) {
                         failed.incrementAndGet();
                     }
@@ -221,12 +236,13 @@ public final class Driver {
     }
 
     /** Makes a call of a burst. The times are those of CLOCK_MONOTONIC, which System.nanoTime reads on Linux. */
-    private static Map<String, Object> one(SeqClient client, long uid) {
+    private static Map<String, Object> one(SeqClient client, String keyspace, long uid) {
         long start = System.nanoTime();
         String part = "ok";
         Object outcome;
         try {
-            outcome = allocation(client.next(uid));
+            outcome = allocation(keyspace.isEmpty() ? client.next(uid)
+                    : client.keyspace(keyspace).next("key:" + Long.toUnsignedString(uid)));
         } catch (SeqException e) {
             part = "error";
             outcome = failure(e);
@@ -279,74 +295,5 @@ public final class Driver {
         return Map.of("calls", s.calls(), "attempts", s.attempts(), "retries", s.retries(), "budget_refused",
                 s.budgetRefused(), "pending", s.pending(), "route_adoptions", s.routeAdoptions(), "threads",
                 Thread.activeCount());
-    }
-
-    /** A request. 64-bit values are strings of decimal digits. */
-    private record Request(Map<String, Object> fields) {
-        boolean has(String name) {
-            return fields.get(name) != null;
-        }
-
-        String text(String name) {
-            return has(name) ? fields.get(name).toString() : "";
-        }
-
-        String id() {
-            return text("id");
-        }
-
-        String op() {
-            return text("op");
-        }
-
-        String client() {
-            return text("client");
-        }
-
-        long number(String name) {
-            return has(name) ? Long.parseUnsignedLong(text(name)) : 0;
-        }
-
-        int integer(String name, int absent) {
-            return has(name) ? Integer.parseUnsignedInt(text(name)) : absent;
-        }
-
-        boolean isTrue(String name) {
-            return Boolean.TRUE.equals(fields.get(name));
-        }
-
-        boolean isNotFalse(String name) {
-            return !Boolean.FALSE.equals(fields.get(name));
-        }
-
-        boolean hasDeadline() {
-            return number("deadline_ms") > 0;
-        }
-
-        Duration deadline() {
-            return Duration.ofMillis(number("deadline_ms"));
-        }
-
-        Map<String, Object> object(String name) {
-            return Json.object(fields.get(name));
-        }
-
-        List<String> texts(String name) {
-            return Json.array(fields.get(name)).stream().map(Object::toString).toList();
-        }
-
-        long[] uids() {
-            return texts("uids").stream().mapToLong(Long::parseUnsignedLong).toArray();
-        }
-
-        List<Item> items() {
-            List<?> counts = Json.array(fields.get("counts"));
-            long[] uids = uids();
-            List<Item> items = new ArrayList<>();
-            for (int i = 0; i < uids.length; i++) {
-                items.add(new Item(uids[i], Integer.parseUnsignedInt(counts.get(i).toString())));
-            }
-            return items;
-        }
     }
 }

@@ -3,13 +3,14 @@ package seqsvr.client;
 import java.util.stream.LongStream;
 
 /**
- * The numbers allocated for one uid: all numbers from {@link #first} to {@link #value}. No other call gets any of them.
+ * The numbers allocated for one uid or key: all numbers from {@link #first} to {@link #value}. No other call gets any of
+ * them.
  *
  * @param value last of the numbers, 1 to 2^63-1. With a count of 1 it is the only one
  * @param prev number that was allocated directly before the first one; 0 if there was none, if the owner does not know
- *     it, or if the uid was advanced since. A receiver that has not seen it has missed a message, unless it was consumed
- *     by an attempt that {@code lost} counts
- * @param epoch epoch of the ownership that allocated the numbers, 1 or above. For one uid it never falls
+ *     it, or if the uid or key was advanced since. A receiver that has not seen it has missed a message, unless it was
+ *     consumed by an attempt that {@code lost} counts
+ * @param epoch epoch of the ownership that allocated the numbers, 1 or above. For one uid or key it never falls
  * @param count count of the numbers, 1 to {@link #MAX_COUNT}
  * @param lost number of earlier attempts of this call that got no response, of this client or of a node that forwarded
  *     the call. Each may have consumed {@code count} numbers, which are then skipped. It is 0 unless a failure occurred

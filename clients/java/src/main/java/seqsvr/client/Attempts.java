@@ -9,6 +9,7 @@ import seqsvr.client.internal.http.Exchange;
 import seqsvr.client.internal.http.Node;
 import seqsvr.client.internal.http.StatusException;
 import seqsvr.client.internal.http.TransportException;
+import seqsvr.client.internal.routes.Buckets;
 import seqsvr.client.internal.routes.Directory;
 import seqsvr.client.internal.routes.KnownSet;
 import seqsvr.client.internal.routes.Route;
@@ -49,6 +50,11 @@ final class Attempts {
     final CallErrors errors = new CallErrors(this);
     private final Predicate<String> isSuspect;
 
+    /**
+     * Buckets of the keyspace of a call for keys, whose items are the sections of their buckets; null for a call for uids,
+     * whose items are the uids.
+     */
+    Buckets buckets;
     int made;
     /** Number of attempts with unknown outcome, each of which may have changed a counter. */
     int lost;
@@ -85,6 +91,7 @@ final class Attempts {
     /** Returns a copy for another client. */
     Attempts forkFor(Core other) {
         Attempts fork = new Attempts(call, other);
+        fork.buckets = buckets;
         fork.made = made;
         fork.lost = lost;
         fork.excluded = excluded;
@@ -183,12 +190,17 @@ final class Attempts {
         return new Observation(attempt);
     }
 
-    /** Returns the node to which the next attempt for a uid is sent. Throws the error of a uid without any. */
-    Target target(long uid) {
+    /** Returns the route of an item: a uid, or the section of a key's bucket. It is null for a uid in no known cluster. */
+    Route routeOf(Directory directory, long item) {
+        return buckets == null ? directory.route(item) : directory.bucketRoute(buckets.home(), item);
+    }
+
+    /** Returns the node to which the next attempt for an item is sent. Throws the error of a uid without any. */
+    Target target(long item) {
         Directory directory = core.routes.load();
-        Route found = directory.route(uid);
+        Route found = routeOf(directory, item);
         if (found == null) {
-            throw Errors.outside(uid);
+            throw Errors.outside(item);
         }
         sendBy(directory, found);
         KnownSet set = directory.set(found.set());
@@ -205,9 +217,9 @@ final class Attempts {
             }
         }
         if (addr.isEmpty()) {
-            throw errors.setUnavailable(uid, set.id, null);
+            throw errors.setUnavailable(item, set.id, null);
         }
-        return targetAt(uid, addr, via, found.epoch());
+        return targetAt(item, addr, via, found.epoch());
     }
 
     /**
@@ -233,13 +245,13 @@ final class Attempts {
         return targetAt(null, addr, set, 0);
     }
 
-    private Target targetAt(Long uid, String addr, KnownSet set, long epoch) {
+    private Target targetAt(Long item, String addr, KnownSet set, long epoch) {
         Node node;
         try {
             node = core.pool.node(addr);
         } catch (TransportException e) {
             SeqException interrupted = interrupted();
-            throw interrupted != null ? interrupted : errors.unreachable(uid, addr, e);
+            throw interrupted != null ? interrupted : errors.unreachable(item, addr, e);
         }
         return new Target(node, addr, set, set.knownVersion(), epoch, set.hasOther(addr, isSuspect));
     }

@@ -4,12 +4,20 @@ import seqsvr.client.internal.http.StatusException;
 import seqsvr.client.internal.routes.KnownSet;
 import seqsvr.client.internal.wire.Sequence.ItemError;
 
-/** The errors of a call, with what its attempts know. */
+/**
+ * The errors of a call, with what its attempts know. An item is as in {@link Attempts#routeOf}, and null for a call for
+ * ids.
+ */
 final class CallErrors {
     private final Attempts attempts;
 
     CallErrors(Attempts attempts) {
         this.attempts = attempts;
+    }
+
+    /** Returns an error as that of an item. Errors of keys state no uid. */
+    SeqException of(SeqException error, Long item) {
+        return attempts.buckets == null ? error.of(item) : error;
     }
 
     private SeqException create(Kind kind, String reason, String text) {
@@ -39,22 +47,22 @@ final class CallErrors {
     }
 
     /** Returns the error of an attempt that ended before the deadline of the call. */
-    SeqException attemptLate(Long uid, String addr) {
+    SeqException attemptLate(Long item, String addr) {
         SeqException e = retryable(Kind.DEADLINE, Reasons.DEADLINE_EXCEEDED,
                 addr + " did not respond, after " + attempts.made + " attempts");
         e.address = addr;
-        return e.of(uid);
+        return of(e, item);
     }
 
-    SeqException unreachable(Long uid, String addr, Throwable cause) {
+    SeqException unreachable(Long item, String addr, Throwable cause) {
         SeqException e = retryable(Kind.UNREACHABLE, Reasons.UNREACHABLE,
                 "the call to " + addr + " failed after " + attempts.made + " attempts");
         e.address = addr;
-        return e.causedBy(cause).of(uid);
+        return of(e.causedBy(cause), item);
     }
 
     /** Returns the error for a set whose nodes cannot be reached, by this client or by the node that refused. */
-    SeqException setUnavailable(Long uid, long id, SeqException refused) {
+    SeqException setUnavailable(Long item, long id, SeqException refused) {
         KnownSet set = attempts.core.routes.load().byId(id);
         String name = set == null ? "" : set.name;
         String named = "set " + Long.toUnsignedString(id);
@@ -74,11 +82,11 @@ final class CallErrors {
             e.retryAfterMs = refused.retryAfterMs;
             e.mayHaveApplied = refused.mayHaveApplied;
         }
-        return e.of(uid);
+        return of(e, item);
     }
 
     /** Returns the error of a call that a server refused. */
-    SeqException refused(Long uid, StatusException status) {
+    SeqException refused(Long item, StatusException status) {
         boolean isOthers = status.reason.isEmpty();
         // The message of a refusal without a reason may be empty.
         SeqException e = isOthers
@@ -88,17 +96,17 @@ final class CallErrors {
         e.retryAfterMs = status.retryAfterMs;
         e.bound = status.bound == null ? 0 : status.bound;
         e.isRetryable = Errors.isRetryable(status.code, status.retryAfterMs);
-        return e.of(uid);
+        return of(e, item);
     }
 
     /** Returns the error of an item that a server refused. */
-    SeqException item(long uid, ItemError item) {
-        boolean isOthers = item.reason.isEmpty();
-        SeqException e = create(Kind.REFUSED, isOthers ? Reasons.REFUSED_BY_OTHERS : item.reason, item.message);
-        e.code = Code.of(item.code);
-        e.retryAfterMs = Integer.toUnsignedLong(item.retryAfterMs);
-        e.mayHaveApplied |= Errors.isOutcomeUnknown(item.reason) && !attempts.call.reads;
-        e.isRetryable = Errors.isRetryable(item.code, e.retryAfterMs);
-        return e.of(uid);
+    SeqException item(long item, ItemError refusal) {
+        boolean isOthers = refusal.reason.isEmpty();
+        SeqException e = create(Kind.REFUSED, isOthers ? Reasons.REFUSED_BY_OTHERS : refusal.reason, refusal.message);
+        e.code = Code.of(refusal.code);
+        e.retryAfterMs = Integer.toUnsignedLong(refusal.retryAfterMs);
+        e.mayHaveApplied |= Errors.isOutcomeUnknown(refusal.reason) && !attempts.call.reads;
+        e.isRetryable = Errors.isRetryable(refusal.code, e.retryAfterMs);
+        return of(e, item);
     }
 }

@@ -1,12 +1,12 @@
 package seqsvr.client;
 
 /**
- * The last number of a uid, or an upper bound of it.
+ * The last number of a uid or key, or an upper bound of it.
  *
  * @param value last number allocated, or an upper bound of it, 0 to 2^63-1. It is never smaller than a value that was
- *     returned earlier for the same uid
- * @param exact whether the value is exactly the last number; an exact 0 means that the uid never had one. Otherwise no
- *     number above the value was allocated. This is so after a crash of the section's owner, until the uid's next number
+ *     returned earlier for the same uid or key
+ * @param exact whether the value is exactly the last number; an exact 0 means that there never was one. Otherwise no
+ *     number above the value was allocated. This is so after a crash of the section's owner, until the next number
  * @param epoch epoch of the ownership that responded, 1 or above
  */
 public record Current(long value, boolean exact, long epoch) {

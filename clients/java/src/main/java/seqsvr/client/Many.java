@@ -9,7 +9,7 @@ import seqsvr.client.internal.routes.Directory;
 import seqsvr.client.internal.routes.Route;
 
 /**
- * A call for many uids: it divides the items into groups, one for each owner, and joins their results.
+ * A call for many uids or keys: it divides the items into groups, one for each owner, and joins their results.
  *
  * @param <T> type of a value
  */
@@ -17,38 +17,65 @@ final class Many<T> {
     /** Limit on the items of one request. Larger batches are sent in several requests. */
     static final int MAX_ITEMS = 10_000;
 
+    /**
+     * Limit on the bytes of the keys of one request: half of the largest request of a server. The rest is for lengths,
+     * counts and epochs.
+     */
+    static final int MAX_KEYS_BYTES = 128 << 10;
+
     /** Items with the same destination, in the order of the call. */
     static final class Group {
-        final long[] uids;
+        /** Items, as in {@link Attempts#routeOf}. */
+        final long[] items;
+        /** Keys of the items; null in a call for uids. */
+        final byte[][] keys;
         /** Counts of the items; null if each requests one number. */
         final int[] counts;
         /** Indexes of the items in the call. */
         final int[] indexes;
 
-        Group(long[] uids, int[] counts, int[] indexes) {
-            this.uids = uids;
+        Group(long[] items, byte[][] keys, int[] counts, int[] indexes) {
+            this.items = items;
+            this.keys = keys;
             this.counts = counts;
             this.indexes = indexes;
         }
 
         int size() {
-            return uids.length;
+            return items.length;
+        }
+
+        /** Returns the place after the last item from a place on that fits into the same request. */
+        int fitting(int from) {
+            int to = Math.min(from + MAX_ITEMS, size());
+            int bytes = 0;
+            for (int at = from; keys != null && at < to; at++) {
+                bytes += keys[at].length;
+                if (bytes > MAX_KEYS_BYTES) {
+                    return at;
+                }
+            }
+            return to;
         }
 
         /** Returns the items at some places of the group. */
         Group part(List<Integer> places) {
-            long[] ofUids = new long[places.size()];
+            long[] ofItems = new long[places.size()];
+            byte[][] ofKeys = keys == null ? null : new byte[places.size()][];
             int[] ofCounts = counts == null ? null : new int[places.size()];
             int[] ofIndexes = new int[places.size()];
-            for (int i = 0; i < ofUids.length; i++) {
+            for (int i = 0; i < ofItems.length; i++) {
                 int place = places.get(i);
-                ofUids[i] = uids[place];
+                ofItems[i] = items[place];
                 ofIndexes[i] = indexes[place];
+                if (keys != null) {
+                    ofKeys[i] = keys[place];
+                }
                 if (counts != null) {
                     ofCounts[i] = counts[place];
                 }
             }
-            return new Group(ofUids, ofCounts, ofIndexes);
+            return new Group(ofItems, ofKeys, ofCounts, ofIndexes);
         }
     }
 
@@ -62,20 +89,24 @@ final class Many<T> {
     private final Group all;
     private final ManyResults<T> results;
 
-    private Many(Attempts t, ManyMethod<T> method, long[] uids, int[] counts) {
+    private Many(Attempts t, ManyMethod<T> method, long[] items, byte[][] keys, int[] counts) {
         this.t = t;
         this.method = method;
-        int[] indexes = new int[uids.length];
+        int[] indexes = new int[items.length];
         for (int i = 0; i < indexes.length; i++) {
             indexes[i] = i;
         }
-        this.all = new Group(uids, counts, indexes);
-        this.results = new ManyResults<>(uids.length);
+        this.all = new Group(items, keys, counts, indexes);
+        this.results = new ManyResults<>(items.length);
     }
 
-    /** Makes the attempts of a call. The counts are null if each item requests one number. */
-    static <T> CompletableFuture<List<Result<T>>> run(Attempts t, ManyMethod<T> method, long[] uids, int[] counts) {
-        return new Many<>(t, method, uids, counts).run();
+    /**
+     * Makes the attempts of a call with one item or more. The keys are null in a call for uids, and the counts if each
+     * item requests one number.
+     */
+    static <T> CompletableFuture<List<Result<T>>> run(Attempts t, ManyMethod<T> method, long[] items, byte[][] keys,
+            int[] counts) {
+        return new Many<>(t, method, items, keys, counts).run();
     }
 
     private CompletableFuture<List<Result<T>>> run() {
@@ -86,7 +117,7 @@ final class Many<T> {
         return t.core.discovery.refresh(t.call).thenCompose(refreshed -> send(plan()));
     }
 
-    /** Divides the items of the call. All items of a uid are in the same group. */
+    /** Divides the items of the call. All items of a uid or key are in the same group. */
     private Plan plan() {
         Directory directory = t.core.routes.load();
         Map<Destination, List<Integer>> places = new HashMap<>();
@@ -95,7 +126,7 @@ final class Many<T> {
         int first = -1;
         boolean hasSeveralSets = false;
         for (int i = 0; i < all.size(); i++) {
-            Route route = directory.route(all.uids[i]);
+            Route route = t.routeOf(directory, all.items[i]);
             if (route == null) {
                 outside.add(i);
                 continue;
@@ -113,7 +144,7 @@ final class Many<T> {
 
     private CompletableFuture<List<Result<T>>> send(Plan plan) {
         for (int index : plan.outside) {
-            results.set(index, Result.failed(Errors.outside(all.uids[index])));
+            results.set(index, Result.failed(Errors.outside(all.items[index])));
         }
         t.failsFast = plan.hasSeveralSets;
         List<Attempts> states = new ArrayList<>();
@@ -134,14 +165,15 @@ final class Many<T> {
 
     /**
      * Sends the items of a group from a place on, in as many requests as they need, one after another, so that the items
-     * of a uid are processed in order.
+     * of a uid or key are processed in order.
      */
     private CompletableFuture<Void> sendGroup(Attempts state, Group group, int from) {
         if (from >= group.size()) {
             return Async.DONE;
         }
+        int to = group.fitting(from);
         List<Integer> places = new ArrayList<>();
-        for (int i = from; i < Math.min(from + MAX_ITEMS, group.size()); i++) {
+        for (int i = from; i < to; i++) {
             places.add(i);
         }
         Attempts each = state.fork();
@@ -151,7 +183,7 @@ final class Many<T> {
         return new ManySender<>(method, results).sendAll(each, chunk).thenCompose(sent -> {
             state.made = Math.max(state.made, each.made);
             state.lost += each.lost - t.lost;
-            return sendGroup(state, group, from + MAX_ITEMS);
+            return sendGroup(state, group, to);
         });
     }
 }

@@ -1,8 +1,12 @@
 package seqsvr.client;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import seqsvr.client.internal.wire.KeyMessages.CurrentKeysRequest;
+import seqsvr.client.internal.wire.KeyMessages.NextKeysRequest;
+import seqsvr.client.internal.wire.Message;
 import seqsvr.client.internal.wire.RouteTable;
 import seqsvr.client.internal.wire.Sequence.CurrentManyRequest;
 import seqsvr.client.internal.wire.Sequence.CurrentManyResponse;
@@ -11,7 +15,7 @@ import seqsvr.client.internal.wire.Sequence.NextManyRequest;
 import seqsvr.client.internal.wire.Sequence.NextManyResponse;
 
 /**
- * A method for many uids.
+ * A method for many uids or keys.
  *
  * @param <T> type of a value
  */
@@ -19,11 +23,54 @@ interface ManyMethod<T> {
     /** The text of a response whose lists have other lengths than those of the request. */
     String WRONG_LENGTHS = "lists of other lengths than the request's";
 
-    /** Allocates numbers. */
-    ManyMethod<Allocation> NEXT = new NextMany();
+    /** Allocates numbers of uids. */
+    ManyMethod<Allocation> NEXT = new NextMany("SequenceService/NextMany", (to, group, epochs) -> {
+        NextManyRequest request = new NextManyRequest();
+        request.uids = group.items;
+        request.counts = group.counts == null ? request.counts : group.counts;
+        request.routeVersion = to.routeVersion();
+        request.knownEpochs = epochs;
+        return request;
+    });
 
-    /** Reads the last numbers. */
-    ManyMethod<Current> CURRENT = new CurrentMany();
+    /** Reads the last numbers of uids. */
+    ManyMethod<Current> CURRENT = new CurrentMany("SequenceService/CurrentMany", (to, group, epochs) -> {
+        CurrentManyRequest request = new CurrentManyRequest();
+        request.uids = group.items;
+        request.routeVersion = to.routeVersion();
+        request.knownEpochs = epochs;
+        return request;
+    });
+
+    /** Returns the method that allocates numbers of keys of a keyspace. */
+    static ManyMethod<Allocation> nextKeys(String keyspace) {
+        return new NextMany("KeyService/NextMany", (to, group, epochs) -> {
+            NextKeysRequest request = new NextKeysRequest();
+            request.keyspace = keyspace;
+            request.rawKeys.addAll(Arrays.asList(group.keys));
+            request.counts = group.counts == null ? request.counts : group.counts;
+            request.routeVersion = to.routeVersion();
+            request.knownEpochs = epochs;
+            return request;
+        });
+    }
+
+    /** Returns the method that reads the last numbers of keys of a keyspace. */
+    static ManyMethod<Current> currentKeys(String keyspace) {
+        return new CurrentMany("KeyService/CurrentMany", (to, group, epochs) -> {
+            CurrentKeysRequest request = new CurrentKeysRequest();
+            request.keyspace = keyspace;
+            request.rawKeys.addAll(Arrays.asList(group.keys));
+            request.routeVersion = to.routeVersion();
+            request.knownEpochs = epochs;
+            return request;
+        });
+    }
+
+    /** Creates the request for the items of a group, whose newest known epochs are given. */
+    interface Request {
+        Message of(Target to, Many.Group group, long[] epochs);
+    }
 
     /**
      * A decoded response.
@@ -63,17 +110,12 @@ interface ManyMethod<T> {
         return new Response<>(results, errors, routes, null);
     }
 
-    /** The method NextMany. */
-    final class NextMany implements ManyMethod<Allocation> {
+    /** A method NextMany, of uids or of keys. */
+    record NextMany(String path, Request request) implements ManyMethod<Allocation> {
         @Override
         public CompletableFuture<Response<Allocation>> send(Attempts t, Target to, Many.Group group, long[] epochs) {
-            NextManyRequest request = new NextManyRequest();
-            request.uids = group.uids;
-            request.counts = group.counts == null ? request.counts : group.counts;
-            request.routeVersion = to.routeVersion();
-            request.knownEpochs = epochs;
             int items = group.size();
-            return t.attempt(to, "SequenceService/NextMany", request, new NextManyResponse()).thenApply(got -> {
+            return t.attempt(to, path, request.of(to, group, epochs), new NextManyResponse()).thenApply(got -> {
                 int[] lost = new int[items];
                 for (int i = 0; got.lost != null && i < got.lost.indexes.length; i++) {
                     int index = got.lost.indexes[i];
@@ -94,16 +136,12 @@ interface ManyMethod<T> {
         }
     }
 
-    /** The method CurrentMany. */
-    final class CurrentMany implements ManyMethod<Current> {
+    /** A method CurrentMany, of uids or of keys. */
+    record CurrentMany(String path, Request request) implements ManyMethod<Current> {
         @Override
         public CompletableFuture<Response<Current>> send(Attempts t, Target to, Many.Group group, long[] epochs) {
-            CurrentManyRequest request = new CurrentManyRequest();
-            request.uids = group.uids;
-            request.routeVersion = to.routeVersion();
-            request.knownEpochs = epochs;
             int items = group.size();
-            return t.attempt(to, "SequenceService/CurrentMany", request, new CurrentManyResponse()).thenApply(got -> {
+            return t.attempt(to, path, request.of(to, group, epochs), new CurrentManyResponse()).thenApply(got -> {
                 boolean isValid = got.values.length == items && got.exactness.length == items
                         && got.epochs.length == items;
                 return ManyMethod.read(items, got.errors, got.routes, isValid,

@@ -5,7 +5,7 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * The results of a call for many uids, to which the groups of its items write concurrently.
+ * The results of a call for many uids or keys, to which the groups of its items write concurrently.
  *
  * @param <T> type of a value
  */

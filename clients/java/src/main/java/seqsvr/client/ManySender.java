@@ -62,7 +62,7 @@ final class ManySender<T> {
     private CompletableFuture<Void> send(Attempts t, Many.Group group) {
         Target to;
         try {
-            to = t.target(group.uids[0]);
+            to = t.target(group.items[0]);
         } catch (SeqException e) {
             fail(group, e);
             return Async.DONE;
@@ -70,7 +70,7 @@ final class ManySender<T> {
         Directory directory = t.core.routes.load();
         long[] epochs = new long[group.size()];
         for (int i = 0; i < epochs.length; i++) {
-            Route route = directory.route(group.uids[i]);
+            Route route = t.routeOf(directory, group.items[i]);
             epochs[i] = route == null ? 0 : route.epoch();
         }
         return method.send(t, to, group, epochs).handle((response, error) -> {
@@ -86,7 +86,7 @@ final class ManySender<T> {
     }
 
     private CompletableFuture<Void> afterFailure(Attempts t, Target to, Many.Group group, Throwable error) {
-        return Retries.prepare(t, group.uids[0], to.addr(), Attempts.failureOf(error)).handle((ready, failed) -> {
+        return Retries.prepare(t, group.items[0], to.addr(), Attempts.failureOf(error)).handle((ready, failed) -> {
             if (failed != null) {
                 fail(group, Async.errorOf(failed));
                 return Async.DONE;
@@ -94,7 +94,8 @@ final class ManySender<T> {
             Map<Again, Items> again = new LinkedHashMap<>();
             for (int place = 0; place < group.size(); place++) {
                 // The backoff is over already.
-                Again key = new Again(t.core.routes.load().route(group.uids[place]).set(), -1, true);
+                int set = t.routeOf(t.core.routes.load(), group.items[place]).set();
+                Again key = new Again(set, -1, true);
                 again.computeIfAbsent(key, of -> new Items()).add(place, null);
             }
             return sendAgain(t, group, again);
@@ -120,8 +121,9 @@ final class ManySender<T> {
         boolean moved = false;
         for (ItemError item : response.errors()) {
             int place = item.index;
-            SeqException refused = t.errors.item(group.uids[place], item);
-            Retries.Classified found = Retries.classify(t, refused, item.setId, item.since, epochs[place]);
+            long of = group.items[place];
+            SeqException refused = t.errors.item(of, item);
+            Retries.Classified found = Retries.classify(t, of, refused, item.setId, item.since, epochs[place]);
             if (found.error().isRetryable && !Retries.isFinal(t, found.error())) {
                 retries.add(new Refused(place, found));
                 moved |= found.moved();
@@ -144,7 +146,7 @@ final class ManySender<T> {
         // The sets are those after the response's routes and all its statements about moved sections were adopted.
         Map<Again, Items> again = new LinkedHashMap<>();
         for (Refused retry : retries) {
-            int set = t.core.routes.load().route(group.uids[retry.place]).set();
+            int set = t.routeOf(t.core.routes.load(), group.items[retry.place]).set();
             Again key = new Again(set, retry.found.charged(), retry.found.moved());
             again.computeIfAbsent(key, of -> new Items()).add(retry.place, retry.found.error());
         }
@@ -191,7 +193,7 @@ final class ManySender<T> {
         for (int place = 0; place < group.size(); place++) {
             SeqException copied = error.copy();
             if (copied.uid != null || copied.kind == Kind.UID_OUTSIDE) {
-                copied.uid = group.uids[place];
+                copied.uid = group.items[place];
             }
             results.set(group.indexes[place], Result.failed(copied));
         }

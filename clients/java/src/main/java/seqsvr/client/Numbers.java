@@ -50,10 +50,13 @@ final class Numbers {
             request.routeVersion = to.routeVersion();
             request.epoch = to.epoch();
             return request;
-        }, NextResponse::new, response -> response.routes, (addr, response) -> {
-            int lost = (response.lost == null ? 0 : response.lost.intValue()) + t.lost;
-            return Allocation.checked(addr, response.value, response.prev, response.epoch, count, lost);
-        });
+        }, NextResponse::new, response -> response.routes, (addr, response) -> allocation(t, addr, response, count));
+    }
+
+    /** Returns the allocation in a response. Throws the error of numbers that do not follow each other. */
+    static Allocation allocation(Attempts t, String addr, NextResponse response, int count) {
+        int lost = (response.lost == null ? 0 : response.lost.intValue()) + t.lost;
+        return Allocation.checked(addr, response.value, response.prev, response.epoch, count, lost);
     }
 
     static CompletableFuture<Current> current(Attempts t, long uid) {
@@ -78,22 +81,23 @@ final class Numbers {
         }, AdvanceResponse::new, response -> response.routes, (addr, response) -> response.epoch);
     }
 
-    /** Makes the attempts of a call with requests of its own. */
-    private static <R extends Message, V> CompletableFuture<V> unary(Attempts t, long uid, String method,
+    /** Makes the attempts of a call for an item, as in {@link Attempts#routeOf}, with requests of its own. */
+    static <R extends Message, V> CompletableFuture<V> unary(Attempts t, long item, String method,
             Function<Target, Message> request, Supplier<R> response, Function<R, RouteTable.Routes> routes,
             BiFunction<String, R, V> read) {
-        return t.core.discovery.refreshIfOutside(t.call, uid)
-                .thenCompose(refreshed -> attempt(t, uid, method, request, response, routes, read));
+        boolean isOfKey = t.buckets != null;
+        return (isOfKey ? Async.DONE : t.core.discovery.refreshIfOutside(t.call, item))
+                .thenCompose(refreshed -> attempt(t, item, method, request, response, routes, read));
     }
 
-    private static <R extends Message, V> CompletableFuture<V> attempt(Attempts t, long uid, String method,
+    private static <R extends Message, V> CompletableFuture<V> attempt(Attempts t, long item, String method,
             Function<Target, Message> request, Supplier<R> response, Function<R, RouteTable.Routes> routes,
             BiFunction<String, R, V> read) {
-        Target to = t.target(uid);
+        Target to = t.target(item);
         return t.attempt(to, method, request.apply(to), response.get()).handle((got, error) -> {
             if (error != null) {
-                return Retries.prepare(t, uid, to.addr(), Attempts.failureOf(error))
-                        .thenCompose(again -> attempt(t, uid, method, request, response, routes, read));
+                return Retries.prepare(t, item, to.addr(), Attempts.failureOf(error))
+                        .thenCompose(again -> attempt(t, item, method, request, response, routes, read));
             }
             t.core.adopt(routes.apply(got), to.addr());
             return CompletableFuture.completedFuture(read.apply(to.addr(), got));

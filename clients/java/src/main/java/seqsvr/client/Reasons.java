@@ -115,6 +115,15 @@ public final class Reasons {
      * know yet which set creates series: upgrade that store, or try again in a few seconds.
      */
     public static final String SET_OUTDATED = "SET_OUTDATED";
+    /** No keyspace has this name, or its keys are uids, for which calls name no keyspace. */
+    public static final String UNKNOWN_KEYSPACE = "UNKNOWN_KEYSPACE";
+    /** The key is empty or has too many bytes. */
+    public static final String KEY_SIZE = "KEY_SIZE";
+    /**
+     * The key has no counter yet, and the owner of its bucket has counters for as many keys as it may. Keys with a
+     * counter are served.
+     */
+    public static final String KEYS_EXHAUSTED = "KEYS_EXHAUSTED";
     /** The message cannot be decoded. */
     public static final String MALFORMED = "MALFORMED";
     /** The message has more bytes than allowed. */

@@ -33,23 +33,23 @@ final class Retries {
      */
     record Classified(SeqException error, boolean moved, int charged) { }
 
-    /** Handles the failure of an attempt. The uid is null for a call for ids. */
-    static CompletableFuture<Void> prepare(Attempts t, Long uid, String addr, AttemptException failed) {
+    /** Handles the failure of an attempt. The item is as in {@link Attempts#routeOf}, and null for a call for ids. */
+    static CompletableFuture<Void> prepare(Attempts t, Long item, String addr, AttemptException failed) {
         if (failed instanceof StatusException status) {
-            return afterStatus(t, uid, addr, status);
+            return afterStatus(t, item, addr, status);
         }
         TransportException broken = (TransportException) failed;
-        return broken.isLate ? afterHang(t, uid, addr, broken.sent) : afterBreak(t, uid, addr, broken);
+        return broken.isLate ? afterHang(t, item, addr, broken.sent) : afterBreak(t, item, addr, broken);
     }
 
-    private static CompletableFuture<Void> afterStatus(Attempts t, Long uid, String addr, StatusException status) {
+    private static CompletableFuture<Void> afterStatus(Attempts t, Long item, String addr, StatusException status) {
         if (status.isBadMessage) {
-            return Async.failed(Errors.badAnswer(addr, status.getMessage()).of(uid));
+            return Async.failed(t.errors.of(Errors.badAnswer(addr, status.getMessage()), item));
         }
         boolean isTimeout = status.code == StatusException.CANCELLED || status.code == StatusException.DEADLINE_EXCEEDED;
         if (!status.reason.isEmpty() || !isTimeout) {
             count(t, Errors.isOutcomeUnknown(status.reason));
-            return afterRefusal(t, addr, t.errors.refused(uid, status), status.set, status.since);
+            return afterRefusal(t, item, addr, t.errors.refused(item, status), status.set, status.since);
         }
         // A server has noticed the end of the attempt before this client.
         count(t, true);
@@ -58,34 +58,34 @@ final class Retries {
             return Async.failed(interrupted);
         }
         t.exclude(addr);
-        return t.retry(t.errors.attemptLate(uid, addr), 0, false);
+        return t.retry(t.errors.attemptLate(item, addr), 0, false);
     }
 
     /** Handles an attempt that got no response in its time. */
-    private static CompletableFuture<Void> afterHang(Attempts t, Long uid, String addr, boolean sent) {
+    private static CompletableFuture<Void> afterHang(Attempts t, Long item, String addr, boolean sent) {
         count(t, sent);
         SeqException interrupted = t.interrupted();
         if (interrupted != null) {
             return Async.failed(interrupted);
         }
-        SeqException error = t.errors.attemptLate(uid, addr);
+        SeqException error = t.errors.attemptLate(item, addr);
         t.core.pool.suspect(addr, error);
-        return elsewhere(t, uid, addr, error);
+        return elsewhere(t, item, addr, error);
     }
 
     /** Handles an attempt whose connection failed. */
-    private static CompletableFuture<Void> afterBreak(Attempts t, Long uid, String addr, TransportException failed) {
+    private static CompletableFuture<Void> afterBreak(Attempts t, Long item, String addr, TransportException failed) {
         count(t, failed.sent);
         SeqException interrupted = t.interrupted();
         if (interrupted != null) {
             return Async.failed(interrupted);
         }
         t.core.pool.suspect(addr, failed);
-        return elsewhere(t, uid, addr, t.errors.unreachable(uid, addr, failed));
+        return elsewhere(t, item, addr, t.errors.unreachable(item, addr, failed));
     }
 
     /** Retries at another node than the one at an address, which is suspect. */
-    private static CompletableFuture<Void> elsewhere(Attempts t, Long uid, String addr, SeqException error) {
+    private static CompletableFuture<Void> elsewhere(Attempts t, Long item, String addr, SeqException error) {
         boolean atOnce = t.exclude(addr);
         Directory directory = t.core.routes.load();
         int down = t.route.set();
@@ -94,11 +94,11 @@ final class Retries {
             return t.retry(error, 0, atOnce);
         }
         return t.core.discovery.refreshFromOthers(t.call, down, -1, "").thenCompose(refreshed -> {
-            if (uid != null && hasMoved(t, uid)) {
+            if (item != null && hasMoved(t, item)) {
                 t.followed++;
                 return Async.DONE;
             }
-            SeqException unavailable = t.errors.setUnavailable(uid, set.id, null).causedBy(error.getCause());
+            SeqException unavailable = t.errors.setUnavailable(item, set.id, null).causedBy(error.getCause());
             return t.failsFast ? Async.failed(unavailable) : t.retry(unavailable, 0, atOnce);
         });
     }
@@ -107,23 +107,23 @@ final class Retries {
      * Returns whether the call may continue at once in another set, because newer routes show that the section has moved
      * there since the last attempt.
      */
-    private static boolean hasMoved(Attempts t, long uid) {
-        Route now = t.core.routes.load().route(uid);
+    private static boolean hasMoved(Attempts t, long item) {
+        Route now = t.routeOf(t.core.routes.load(), item);
         return now != null && now.set() != t.route.set() && Long.compareUnsigned(now.epoch(), t.route.epoch()) > 0
                 && t.followed < MAX_FOLLOWED;
     }
 
     /** Handles the refusal of a single item in a response. */
-    static CompletableFuture<Void> afterItem(Attempts t, long uid, String addr, ItemError item) {
-        count(t, Errors.isOutcomeUnknown(item.reason));
-        return afterRefusal(t, addr, t.errors.item(uid, item), item.setId, item.since);
+    static CompletableFuture<Void> afterItem(Attempts t, long item, String addr, ItemError refusal) {
+        count(t, Errors.isOutcomeUnknown(refusal.reason));
+        return afterRefusal(t, item, addr, t.errors.item(item, refusal), refusal.setId, refusal.since);
     }
 
-    private static CompletableFuture<Void> afterRefusal(Attempts t, String addr, SeqException refused, Long setId,
-            Long since) {
+    private static CompletableFuture<Void> afterRefusal(Attempts t, Long item, String addr, SeqException refused,
+            Long setId, Long since) {
         boolean atOnce = refused.reason.equals(Reasons.SHUTTING_DOWN) && t.exclude(addr);
         Route sentBy = t.route;
-        Classified found = classify(t, refused, setId, since, sentBy.epoch());
+        Classified found = classify(t, item, refused, setId, since, sentBy.epoch());
         if (found.moved) {
             t.followed++;
             return Async.DONE;
@@ -148,14 +148,18 @@ final class Retries {
      * Classifies the refusal of an item that was sent by a route of the epoch {@code sentBy}. If the refusal states that
      * the section moved to another set, it adopts this route.
      */
-    static Classified classify(Attempts t, SeqException refused, Long setId, Long since, long sentBy) {
-        suspectOwner(t, refused);
+    static Classified classify(Attempts t, Long item, SeqException refused, Long setId, Long since, long sentBy) {
+        suspectOwner(t, item, refused);
         if (refused.reason.equals(Reasons.SET_UNAVAILABLE)) {
             int charged = setId == null ? -1 : t.core.routes.load().indexOf(setId);
             return new Classified(t.errors.setUnavailable(null, setId == null ? 0 : setId, refused), false, charged);
         }
-        if (refused.reason.equals(Reasons.MOVED) && setId != null && since != null && refused.uid != null) {
-            t.core.routes.adoptClaim(refused.uid, setId, since);
+        if (refused.reason.equals(Reasons.MOVED) && setId != null && since != null && item != null) {
+            if (t.buckets == null) {
+                t.core.routes.adoptClaim(item, setId, since);
+            } else {
+                t.core.routes.adoptBucketClaim(t.buckets.home(), item, setId, since);
+            }
             boolean moved = Long.compareUnsigned(since, sentBy) > 0 && t.followed < MAX_FOLLOWED;
             return new Classified(refused, moved, -1);
         }
@@ -171,11 +175,11 @@ final class Retries {
      * Marks the owner of the section as suspect if another node could not reach it. A request that this client sent to
      * the owner directly would probably time out too.
      */
-    private static void suspectOwner(Attempts t, SeqException refused) {
+    private static void suspectOwner(Attempts t, Long item, SeqException refused) {
         switch (refused.reason) {
             case Reasons.OWNER_TIMED_OUT, Reasons.OWNER_CONNECTION_LOST, Reasons.OWNER_UNREACHABLE -> {
                 Directory directory = t.core.routes.load();
-                Route route = refused.uid == null ? null : directory.route(refused.uid);
+                Route route = item == null ? null : t.routeOf(directory, item);
                 if (route != null && route.owner() != 0) {
                     t.core.pool.suspect(directory.set(route.set()).addr(route.owner()), refused);
                 }

@@ -225,7 +225,7 @@ public final class SeqClient implements AutoCloseable {
     }
 
     private static <T> CompletableFuture<List<Result<T>>> many(Attempts t, ManyMethod<T> method, long[] uids, int[] counts) {
-        return uids.length == 0 ? CompletableFuture.completedFuture(List.of()) : Many.run(t, method, uids, counts);
+        return uids.length == 0 ? CompletableFuture.completedFuture(List.of()) : Many.run(t, method, uids, null, counts);
     }
 
     /** Reads the last number of a uid. It changes no counter. */
@@ -286,6 +286,14 @@ public final class SeqClient implements AutoCloseable {
      */
     public Series series(String name) {
         return new Series(core, deadline, Objects.requireNonNull(name, "name"));
+    }
+
+    /**
+     * Returns a handle of the keyspace with a name. It sends nothing: a call of a keyspace that the seeds do not know fails
+     * with the reason {@code UNKNOWN_KEYSPACE}. They know a new keyspace within a second of its creation.
+     */
+    public Keyspace keyspace(String name) {
+        return new Keyspace(core, deadline, Objects.requireNonNull(name, "name"));
     }
 
     /**

@@ -129,7 +129,8 @@ public final class SeqException extends RuntimeException {
         return Optional.ofNullable(code);
     }
 
-    /** Returns the requested uid, unsigned; empty for calls for ids and for errors that concern no single uid. */
+    /** Returns the requested uid, unsigned; empty for calls for ids and keys, and for errors that concern no single
+     * uid. */
     public OptionalLong uid() {
         return uid == null ? OptionalLong.empty() : OptionalLong.of(uid);
     }

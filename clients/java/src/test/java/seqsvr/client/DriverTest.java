@@ -34,7 +34,7 @@ class DriverTest {
             Map<String, Object> hello = line();
             assertEquals(1L, hello.get("hello"));
             assertEquals("java", hello.get("sdk"));
-            assertEquals(7, Json.array(hello.get("features")).size());
+            assertEquals(8, Json.array(hello.get("features")).size());
         }
 
         Map<String, Object> line() throws IOException {
@@ -93,7 +93,16 @@ class DriverTest {
             p.ask("ok", Map.of("pending", 0L), call("12", "stats", "\"x\":1"));
             p.ask("ok", Map.of(), call("13", "reload", "\"x\":1"));
             p.ask("ok", Map.of(), call("14", "cancel", "\"target\":\"none\""));
-            burst(p);
+            burst(p, "");
+            dev.createKeyspace("main");
+            keys(p);
+            burst(p, ",\"keyspace\":\"main\"");
+            long taken = 0;
+            for (Object item : Json.array(p.ask("ok", Map.of(), call("27", "current_keys",
+                    "\"keyspace\":\"main\",\"keys\":[\"key:1\",\"key:2\"]")).get("items"))) {
+                taken += Long.parseLong(Json.object(Json.object(item).get("ok")).get("value").toString());
+            }
+            assertEquals(50, taken);
             p.ask("ok", Map.of(), call("16", "close", "\"x\":1"));
             p.ask("ok", Map.of(), call("17", "close", "\"x\":1"));
             p.ask("error", Map.of("kind", "closed", "retryable", false), call("18", "next", "\"uid\":\"42\""));
@@ -105,10 +114,31 @@ class DriverTest {
         return "{\"id\":\"" + id + "\",\"op\":\"" + op + "\",\"client\":\"c\"," + arguments + "}";
     }
 
-    private static void burst(Pipe p) throws IOException {
+    private static void keys(Pipe p) throws IOException {
+        String main = "\"keyspace\":\"main\",";
+        eventually("the keyspace is served", () -> p.ask("ok", Map.of("value", "0", "exact", true),
+                call("20", "current_key", main + "\"key\":\"key:1\"")));
+        p.ask("ok", Map.of("first", "1", "value", "3"), call("21", "next_key", main + "\"key\":\"\u00fc\",\"count\":3"));
+        p.ask("ok", Map.of("first", "4", "value", "4", "prev", "3"), call("22", "next_key", main + "\"key\":{\"hex\":\"c3bc\"}"));
+        for (String count : List.of("", ",\"count\":2")) {
+            List<?> items = Json.array(p.ask("ok", Map.of(),
+                    call("23", "next_keys", main + "\"keys\":[{\"hex\":\"ff00\"},\"\"]" + count)).get("items"));
+            assertEquals(count.isEmpty() ? "1" : "3", Json.object(Json.object(items.get(0)).get("ok")).get("value"));
+            assertEquals("KEY_SIZE", Json.object(Json.object(items.get(1)).get("error")).get("reason"));
+        }
+        p.ask("ok", Map.of(), call("24", "advance_key", main + "\"key\":{\"hex\":\"ff00\"},\"to\":\"500\""));
+        List<?> read = Json.array(p.ask("ok", Map.of(),
+                call("25", "current_keys", main + "\"keys\":[{\"hex\":\"ff00\"},\"\u00fc\"]")).get("items"));
+        assertEquals("500", Json.object(Json.object(read.get(0)).get("ok")).get("value"));
+        assertEquals("4", Json.object(Json.object(read.get(1)).get("ok")).get("value"));
+        p.ask("error", Map.of("kind", "refused", "reason", "UNKNOWN_KEYSPACE", "code", "NOT_FOUND", "retryable", false),
+                call("26", "next_key", "\"keyspace\":\"none\",\"key\":\"a\""));
+    }
+
+    private static void burst(Pipe p, String more) throws IOException {
         long before = System.nanoTime();
         p.send(call("15", "burst",
-                "\"uids\":[\"1\",\"2\"],\"calls\":50,\"concurrency\":8,\"seed\":\"18446744073709551615\""));
+                "\"uids\":[\"1\",\"2\"],\"calls\":50,\"concurrency\":8,\"seed\":\"18446744073709551615\"" + more));
         for (int calls = 0;; calls++) {
             Map<String, Object> line = p.line();
             if (!line.containsKey("call")) {

@@ -2,6 +2,7 @@ package seqsvr.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static seqsvr.client.cluster.Eventually.eventually;
 
 import java.io.StringWriter;
 import java.net.URI;
@@ -39,15 +40,18 @@ class ReadmeTest {
     @Test
     void theBlocksOfTheDocumentsRun() throws Exception {
         List<String> blocks = blocks("README.md");
-        assertEquals(3, blocks.size());
+        assertEquals(4, blocks.size());
         List<String> first = blocks("../../README.md");
         assertEquals(1, first.size());
         blocks.addAll(first);
         try (Dev dev = Dev.start(); SeqClient client = SeqClient.builder().seed(dev.allocs.get(0)).build()) {
+            dev.createKeyspace("main");
+            eventually("the keyspace is served", () -> client.keyspace("main").current("none"));
             for (int i = 0; i < blocks.size(); i++) {
                 run("Block" + i, blocks.get(i).replace("127.0.0.1:7100", dev.allocs.get(0)), client);
             }
             assertTrue(client.current(42).value() > 2);
+            assertEquals(1, client.keyspace("main").current("conv:8f3a").value());
         }
     }
 

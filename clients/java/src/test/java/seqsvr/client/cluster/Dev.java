@@ -3,6 +3,7 @@ package seqsvr.client.cluster;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import seqsvr.client.internal.json.Json;
@@ -42,6 +43,13 @@ public final class Dev implements AutoCloseable {
     private static List<String> addrs(Object nodes) {
         return Json.array(nodes).stream().map(node -> Json.object(node).get("grpc").toString().replaceFirst("^http://", ""))
                 .toList();
+    }
+
+    /** Creates a keyspace, with further arguments of the command. A client knows it within a second. */
+    public void createKeyspace(String name, String... arguments) throws IOException, InterruptedException {
+        List<String> command = new ArrayList<>(List.of("keyspace", "create", name, "--yes", "--addr", "http://" + allocs.get(0)));
+        command.addAll(List.of(arguments));
+        Servers.run(Map.of(), command.toArray(String[]::new));
     }
 
     @Override

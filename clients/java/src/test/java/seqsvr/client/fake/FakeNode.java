@@ -18,8 +18,12 @@ import seqsvr.client.internal.wire.Message;
 
 /** A server of a set. Its faults can be changed at any time. */
 public final class FakeNode {
-    /** A request that a node received. */
-    public record Seen(String method, List<Long> uids, List<Long> epochs) { }
+    /** A request that a node received. Each byte of a key is a character of its text. */
+    public record Seen(String method, List<Long> uids, List<String> keys, List<Long> epochs) {
+        Seen(String method, List<Long> uids, List<Long> epochs) {
+            this(method, uids, List.of(), epochs);
+        }
+    }
 
     /** The outcome of a request: a response or a refusal. */
     record Answer(Message response, Refusal refusal) { }
@@ -124,7 +128,7 @@ public final class FakeNode {
         change = function == null ? message -> { } : function;
     }
 
-    /** Returns the requests for numbers, reads and ids that the node received. */
+    /** Returns the requests for numbers, reads and ids, of uids and of keys, that the node received. */
     public synchronized List<Seen> seen() {
         return List.copyOf(seen);
     }

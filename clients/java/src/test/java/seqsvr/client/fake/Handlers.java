@@ -27,7 +27,7 @@ final class Handlers {
             case "SequenceService/CurrentMany" -> currentMany(node, data);
             case "IdService/Next" -> nextIds(node, data);
             case "IdService/Advance" -> advanceId(node, data);
-            default -> null;
+            default -> KeyHandlers.handle(node, method, data);
         };
     }
 
@@ -114,12 +114,16 @@ final class Handlers {
         if (uid < 0 || uid / World.SECTION_SIZE >= world.sections.size()) {
             return new Refusal("UID_OUT_OF_RANGE", 11, 0);
         }
-        World.Section at = world.sections.get((int) (uid / World.SECTION_SIZE));
+        return refusalAt(node, world.sections.get((int) (uid / World.SECTION_SIZE)));
+    }
+
+    /** Returns the refusal of an item of a section; null if the node serves it, or forwards it. The world is locked. */
+    static Refusal refusalAt(FakeNode node, World.Section at) {
         if (at.node() == node) {
             return null;
         }
         if (at.set() != node.set && node.isIsolated()) {
-            return new Refusal("MOVED", UNAVAILABLE, 1, world.sets.get(at.set()).id, at.epoch());
+            return new Refusal("MOVED", UNAVAILABLE, 1, node.world.sets.get(at.set()).id, at.epoch());
         }
         return at.node() == null ? new Refusal("UNSERVED", UNAVAILABLE, 20) : null;
     }

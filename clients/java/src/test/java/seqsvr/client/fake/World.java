@@ -1,12 +1,14 @@
 package seqsvr.client.fake;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import seqsvr.client.internal.routes.Buckets;
 import seqsvr.client.internal.wire.RouteTable;
 
 /**
@@ -49,6 +51,9 @@ public final class World implements AutoCloseable {
     final Map<Long, Counter> uids = new HashMap<>();
     final List<RouteTable.StoredSeries> series = new ArrayList<>();
     final Map<String, Long> counters = new HashMap<>();
+    /** Buckets of the keyspace; empty without one. */
+    private final List<Section> buckets = new ArrayList<>();
+    final Map<String, Counter> keys = new HashMap<>();
     /** Sets that do not learn of moves between other sets. */
     private final Set<Integer> deaf = new HashSet<>();
 
@@ -124,9 +129,63 @@ public final class World implements AutoCloseable {
         sets.forEach(of -> of.version++);
     }
 
+    /**
+     * Adds a keyspace. Each node owns as many of its buckets as any other, in the order of the nodes. A world has at most one
+     * keyspace.
+     */
+    public synchronized void addKeyspace(String name) {
+        List<FakeNode> nodes = sets.stream().flatMap(of -> of.nodes.stream()).toList();
+        for (int bucket = 0; bucket < Buckets.COUNT; bucket++) {
+            FakeNode node = nodes.get(bucket * nodes.size() / Buckets.COUNT);
+            buckets.add(new Section(node.set, node, 1));
+        }
+        RouteTable.StoredSeries stored = new RouteTable.StoredSeries();
+        stored.name = name;
+        stored.createdMs = 1;
+        stored.homeSetId = sets.get(0).id;
+        stored.lanes = new RouteTable.Lanes();
+        stored.lanes.count = Buckets.COUNT;
+        stored.lanes.perSection = 1;
+        stored.lanes.firstSection = sections.size();
+        stored.lanes.keys = new RouteTable.Hashing();
+        stored.lanes.keys.digest = 7;
+        series.add(stored);
+        sets.forEach(of -> of.version++);
+    }
+
+    /**
+     * Moves the bucket of a key to a node of a set, under a new epoch, or leaves it without an owner if the node is -1. No set
+     * sends the new route in its table unless it is known.
+     */
+    public synchronized void moveBucket(String key, int to, int node, boolean isKnown) {
+        int at = Buckets.bucket(key.getBytes(StandardCharsets.UTF_8));
+        FakeNode owner = node < 0 ? null : sets.get(to).nodes.get(node);
+        buckets.set(at, new Section(to, owner, buckets.get(at).epoch + 1));
+        if (isKnown) {
+            sets.forEach(of -> of.version++);
+        }
+    }
+
+    Section bucket(byte[] key) {
+        return buckets.get(Buckets.bucket(key));
+    }
+
+    long lastOfKey(String key) {
+        Counter counter = keys.get(key);
+        return counter == null ? 0 : counter.value;
+    }
+
+    /** Allocates numbers of a key. */
+    Counter takeOfKey(String key, int count) {
+        return take(keys.computeIfAbsent(key, of -> new Counter()), count);
+    }
+
     /** Allocates numbers of a uid. */
     Counter take(long uid, int count) {
-        Counter counter = uids.computeIfAbsent(uid, of -> new Counter());
+        return take(uids.computeIfAbsent(uid, of -> new Counter()), count);
+    }
+
+    private static Counter take(Counter counter, int count) {
         counter.prev = counter.value;
         counter.value += Math.max(count, 1);
         return counter;
@@ -166,19 +225,32 @@ public final class World implements AutoCloseable {
             }
         }
         for (int i = 0; i < of.routes.size(); i++) {
-            Section section = of.routes.get(i);
-            RouteTable.RouteRun run = new RouteTable.RouteRun();
-            run.firstSection = i;
-            run.sections = 1;
-            run.epoch = section.epoch;
-            if (section.set != at) {
-                run.awaySetId = sets.get(section.set).id;
-            } else if (section.node != null) {
-                run.owner = section.node.id;
+            table.runs.add(run(at, i, of.routes.get(i)));
+        }
+        for (int i = 0; i < buckets.size(); i++) {
+            int first = i;
+            while (i + 1 < buckets.size() && buckets.get(i + 1).equals(buckets.get(first))) {
+                i++;
             }
-            table.runs.add(run);
+            RouteTable.RouteRun run = run(at, sections.size() + first, buckets.get(first));
+            run.sections = i + 1 - first;
+            table.laneRuns.add(run);
         }
         return table;
+    }
+
+    /** Returns the route of a section as the set at an index sends it. */
+    private RouteTable.RouteRun run(int at, int first, Section section) {
+        RouteTable.RouteRun run = new RouteTable.RouteRun();
+        run.firstSection = first;
+        run.sections = 1;
+        run.epoch = section.epoch;
+        if (section.set != at) {
+            run.awaySetId = sets.get(section.set).id;
+        } else if (section.node != null) {
+            run.owner = section.node.id;
+        }
+        return run;
     }
 
     /** Stops every node. */

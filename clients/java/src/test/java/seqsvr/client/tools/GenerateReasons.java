@@ -19,7 +19,7 @@ import seqsvr.client.internal.json.Json;
  */
 public final class GenerateReasons {
     /** Subjects whose reasons have a constant, because a caller can meet them. */
-    private static final Set<String> NAMED = Set.of("Allocation", "Ids", "Endpoints", "Roles", "Tenants", "Clients");
+    private static final Set<String> NAMED = Set.of("Allocation", "Ids", "Keys", "Endpoints", "Roles", "Tenants", "Clients");
 
     private static final int WIDTH = 118;
 

@@ -22,8 +22,8 @@ public record Buckets(int home, int first) {
     }
 
     /**
-     * Returns the bucket of a key, which is its slot in Redis Cluster: CRC16 (XMODEM) modulo {@link #COUNT}, of the key's hash
-     * tag if it has one. The hash tag is the part between the first { and the next }, unless it is empty.
+     * Returns the bucket of a key, which is its slot in Redis Cluster: CRC16 (XMODEM) modulo {@link #COUNT}, of the key's
+     * hash tag if it has one. The hash tag is the part between the first { and the next }, unless it is empty.
      */
     public static int bucket(byte[] key) {
         int open = indexOf(key, '{', 0);

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.lang.reflect.Array;
 import java.lang.reflect.Field;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -86,6 +87,29 @@ class VectorsTest {
         return t;
     }
 
+    /** Returns the same with a keyspace and the routes of its buckets. */
+    private static RouteTable.Routes routesWithBuckets() {
+        RouteTable.Routes t = routes();
+        t.series.add(with(new RouteTable.StoredSeries(), series -> {
+            series.name = "main";
+            series.createdMs = 2;
+            series.homeSetId = 3;
+            series.lanes = new RouteTable.Lanes();
+            series.lanes.count = 16_384;
+            series.lanes.perSection = 1;
+            series.lanes.firstSection = 400;
+            series.lanes.keys = new RouteTable.Hashing();
+            series.lanes.keys.digest = MAX;
+        }));
+        t.laneRuns.add(with(new RouteTable.RouteRun(), run -> {
+            run.firstSection = 400;
+            run.sections = 16;
+            run.owner = 2;
+            run.epoch = 1;
+        }));
+        return t;
+    }
+
     /** Returns the messages of the file, stated a second time. */
     static Map<String, Message> messages() {
         Map<String, Message> m = new LinkedHashMap<>();
@@ -155,7 +179,9 @@ class VectorsTest {
         m.put("AdvanceResponse", with(new Sequence.AdvanceResponse(), r -> r.epoch = 4));
         m.put("GetRoutesRequest", with(new Sequence.GetRoutesRequest(), r -> r.knownVersion = 1L << 32));
         m.put("GetRoutesResponse", with(new Sequence.GetRoutesResponse(), r -> r.routes = routes()));
-        m.put("GetRoutesResponse/skipped", with(new Sequence.GetRoutesResponse(), r -> r.routes = routes()));
+        for (String name : List.of("GetRoutesResponse/buckets", "GetRoutesResponse/skipped")) {
+            m.put(name, with(new Sequence.GetRoutesResponse(), r -> r.routes = routesWithBuckets()));
+        }
         m.put("Shape/counter", with(new RouteTable.Shape(), r -> {
             r.counter = new RouteTable.CounterShape();
             r.counter.offset = 1;
@@ -201,12 +227,54 @@ class VectorsTest {
             r.to = (1L << 53) + 1;
         }));
         m.put("AdvanceIdResponse", with(new IdMessages.AdvanceIdResponse(), r -> r.epoch = 1));
+        putKeys(m);
         m.put("RetryInfo/negative", with(new ErrorDetails.RetryInfo(), r -> {
             r.retryDelay = new ErrorDetails.Duration();
             r.retryDelay.seconds = -1;
             r.retryDelay.nanos = -5;
         }));
         return m;
+    }
+
+    private static void putKeys(Map<String, Message> m) {
+        m.put("NextKeyRequest", with(new KeyMessages.NextKeyRequest(), r -> {
+            r.keyspace = "main";
+            r.rawKey = latin1("conv:\u00ff\0");
+            r.count = 1_000_000;
+            r.routeVersion = 0L;
+            r.epoch = MAX;
+        }));
+        m.put("NextKeysRequest", with(new KeyMessages.NextKeysRequest(), r -> {
+            r.keyspace = "main";
+            r.rawKeys.addAll(List.of(latin1("a"), latin1(""), latin1("\u00ff")));
+            r.counts = new int[] {1, 2, 300};
+            r.routeVersion = 5L;
+            r.knownEpochs = new long[] {0, 1, 1L << 32};
+        }));
+        m.put("CurrentKeyRequest", with(new KeyMessages.CurrentKeyRequest(), r -> {
+            r.keyspace = "main";
+            r.rawKey = latin1("\r\n");
+            r.routeVersion = 1L;
+            r.epoch = 2;
+        }));
+        m.put("CurrentKeysRequest", with(new KeyMessages.CurrentKeysRequest(), r -> {
+            r.keyspace = "main";
+            r.rawKeys.add(latin1("k".repeat(512)));
+            r.routeVersion = 0L;
+            r.knownEpochs = new long[] {7};
+        }));
+        m.put("AdvanceKeyRequest", with(new KeyMessages.AdvanceKeyRequest(), r -> {
+            r.keyspace = "main";
+            r.rawKey = latin1("\0");
+            r.to = (1L << 62) - 1;
+            r.routeVersion = 0L;
+            r.epoch = 1;
+        }));
+    }
+
+    /** Returns the bytes that the characters of a text are. */
+    private static byte[] latin1(String text) {
+        return text.getBytes(StandardCharsets.ISO_8859_1);
     }
 
     static Message empty(Message of) {
