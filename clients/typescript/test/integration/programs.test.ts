@@ -135,8 +135,8 @@ test("the package works as CommonJS and as ES module", async (t) => {
 
   // The tests of docs/testing.md, with the package as a program has it.
   const page = readFileSync(join(process.env.DOCS ?? "", "testing.md"), "utf8");
-  const [, recipe] = /```js\n(.*?)```/s.exec(page) ?? [];
-  assert.ok(recipe?.startsWith("// chat.test.mjs"));
+  const recipe = /```js\n(.*?)```/s.exec(page)?.[1] ?? "";
+  assert.ok(recipe.startsWith("// chat.test.mjs"));
   writeFileSync(join(dir, "chat.test.mjs"), recipe);
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const tested = await run(process.execPath, ["--test", "chat.test.mjs"], { cwd: dir, env, timeout: 60_000 });
