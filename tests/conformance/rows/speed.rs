@@ -83,7 +83,7 @@ struct Speed {
 }
 
 impl Measured<'_> {
-    /// Makes two bursts that are not counted, and chooses the calls of those that are.
+    /// Makes two bursts that are not counted, and chooses the number of calls of the counted bursts.
     fn adapt(mut self) -> Self {
         for _ in 0..2 {
             self.measure();

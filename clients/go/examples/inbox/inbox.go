@@ -38,9 +38,9 @@ CREATE TABLE IF NOT EXISTS horizon (
 `
 
 const (
-	// pageSize is the limit on the entries of one call of [Inbox.Sync]; a device asks again for those that follow.
+	// pageSize is the limit on the entries of one call of [Inbox.Sync]; a device asks again for the entries that follow.
 	pageSize = 100
-	// maxConnections is the limit on open connections to the database: one writes, and the others read meanwhile.
+	// maxConnections is the limit on open connections to the database: one connection writes while the others read.
 	maxConnections = 8
 	// busyTimeout is the time that a writer waits for writers of other processes.
 	busyTimeout = 10 * time.Second
@@ -207,7 +207,7 @@ func (in *Inbox) Sync(ctx context.Context, uid, after uint64) ([]Entry, error) {
 	return entries, nil
 }
 
-// stored returns the next rows of a user with numbers above after, whatever may still be written between them.
+// stored returns the next rows of a user with numbers above after. Other rows may still be written between them.
 func (in *Inbox) stored(ctx context.Context, uid, after uint64) (entries []stored, err error) {
 	rows, err := in.db.QueryContext(ctx, `SELECT seq, prev, written, conversation, text
 		FROM inbox JOIN message ON message.id = inbox.message WHERE uid = ? AND seq > ? ORDER BY seq LIMIT ?`,

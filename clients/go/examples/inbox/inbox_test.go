@@ -110,7 +110,7 @@ func expect(t testing.TB, inbox *Inbox, uid, after uint64, texts ...string) (las
 	return last
 }
 
-// paused is an allocator whose caller is delayed once: meanwhile runs between its numbers and its rows.
+// paused is an allocator that delays its caller once: it runs the function meanwhile before the caller writes its rows.
 type paused struct {
 	Allocator
 	meanwhile func()

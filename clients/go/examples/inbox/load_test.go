@@ -175,7 +175,7 @@ func TestNoMessageIsLostOrDoubledWhileAnOwnerIsKilled(t *testing.T) {
 	}
 }
 
-// check compares what a device has received with what was sent to its user.
+// check compares the entries that a device has received with the messages that were sent to its user.
 func (s *storm) check(uid uint64, received []Entry, expected []string) {
 	var texts []string
 	lastOf := map[string]int{}

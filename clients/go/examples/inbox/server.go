@@ -29,7 +29,7 @@ type message struct {
 	Text         string   `json:"text"`
 }
 
-// problem is the body of a response that refuses a request. Each one states what was wrong and the next step.
+// problem is the body of a response that refuses a request. Each problem states its cause and the next step.
 type problem struct {
 	status  int
 	Reason  string `json:"reason"`
@@ -215,7 +215,7 @@ func (s *server) respond(run func(http.ResponseWriter, *http.Request) (any, erro
 	}
 }
 
-// problemOf returns what the sender of a request is told about an error.
+// problemOf returns the problem that describes an error to the sender of a request.
 func (s *server) problemOf(r *http.Request, err error) *problem {
 	var known *problem
 	var failed *seqsvr.Error

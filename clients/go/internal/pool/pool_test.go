@@ -78,7 +78,7 @@ func TestConnectionsAreUsedInRotationAndSharedByRequests(t *testing.T) {
 		}()
 	}
 	running.Wait()
-	// A busy machine may let a connection miss its pings, and then there is another one in its place.
+	// On a busy machine a connection may miss its pings, and another connection replaces it.
 	if got := opened.Load(); got < 3 || got > 6 || p.Len() > 3 {
 		t.Errorf("%d connections were opened, %d are open", got, p.Len())
 	}

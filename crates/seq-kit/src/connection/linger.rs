@@ -1,6 +1,6 @@
 //! The end of a connection to which the peer may still send.
 //!
-//! A socket that is closed with bytes that nobody has read resets its connection. The peer may then fail in its next
+//! A socket that is closed while received bytes are unread resets its connection. The peer may then fail in its next
 //! write, before it reads the last bytes that were sent to it: a client of HTTP/2, for example, fails all requests of
 //! the connection, although the server had responded to each of them. So the server closes its direction first, and
 //! discards the bytes that arrive until the peer closes the other direction (RFC 9112, section 9.6).
