@@ -176,8 +176,8 @@ pub enum Watch {
 pub struct Wait {
     /// End of the wait, as time since the call became pending.
     pub until: Duration,
-    /// Whether the call waits for an ownership update. During such a wait the node sends renewals at their shortest
-    /// interval.
+    /// Whether the call waits for an ownership update. Such a wait makes a renewal due when it begins, and during the
+    /// wait the node sends renewals at their shortest interval.
     pub awaits_owner: bool,
     /// Whether the call waits until this node, which serves the section, has raised the section's ceiling or handed the
     /// section over.
@@ -325,17 +325,14 @@ impl PendingCall {
         let SetRoute { own, other, epoch } = view.set_route();
         match self.claim.filter(|(_, since)| *since > epoch).or(other.map(|set| (set, epoch))) {
             // The section returned to this set, and the routes will soon name its owner here.
-            Some((set, _)) if set == own => {
-                self.renewal_due = true;
-                return Step::Rest(self.wait(now, Refusal::Unserved { section }, false));
-            }
+            Some((set, _)) if set == own => return Step::Rest(self.wait(now, Refusal::Unserved { section }, false)),
             Some((set, since)) => return self.in_other_set(now, set, since, early),
             None => {}
         }
         let owner = view.other_owner();
         // The node that forwarded the call has other routes than this node, so the routes of one of these two nodes are
         // old.
-        self.renewal_due |= owner.is_none() || self.hops > 0;
+        self.renewal_due |= self.hops > 0;
         match owner {
             None => Step::Rest(self.wait(now, Refusal::Unserved { section }, false)),
             // The handover to this node may end before a redirected client could be back here. The client would be sent
@@ -432,16 +429,6 @@ impl PendingCall {
     fn remain(&mut self, now: Duration, reason: Option<Refusal>, here: bool) -> Rest {
         self.state = State::Ready;
         let Some(reason) = reason else { return Rest::Done };
-        // An owner that cannot be reached may have crashed, and the store may have assigned the section to another
-        // node, for example to this one.
-        self.renewal_due |= matches!(
-            reason,
-            Refusal::NotOwner { .. }
-                | Refusal::Unserved { .. }
-                | Refusal::OwnerUnreachable { .. }
-                | Refusal::StaleEpoch { .. }
-                | Refusal::Moved { .. }
-        );
         self.wait(now, reason, here)
     }
 
@@ -486,13 +473,15 @@ impl PendingCall {
     /// Lets the call wait because of `reason`, or refuses it with `reason` once the deadline has passed. `here` is
     /// whether this node serves the section.
     fn wait(&mut self, now: Duration, reason: Refusal, here: bool) -> Rest {
+        // Whatever the reason is, another node's section may be assigned to a further node by now, or to this node.
+        let awaits_owner = !here || matches!(reason, Refusal::StaleEpoch { .. });
+        self.renewal_due |= awaits_owner;
         if now >= self.deadline {
             return Rest::Refuse(reason);
         }
         let retry_at = (now + self.retry).min(self.deadline);
         self.state = State::Waiting(Waiting { reason, retry_at });
         let stalled = here && matches!(reason, Refusal::CeilingStalled { .. });
-        let awaits_owner = !here || matches!(reason, Refusal::StaleEpoch { .. });
         Rest::Wait(Wait { until: retry_at, awaits_owner, stalled })
     }
 }
