@@ -11,6 +11,7 @@ pub mod connection;
 pub mod cores;
 pub mod departure;
 pub mod http;
+pub mod huge_pages;
 pub mod listen;
 pub mod memory;
 pub mod metrics;

@@ -18,6 +18,7 @@ use seq_cli::{
 use seq_command::exit::{self, Exit};
 use seq_command::output::Output;
 use seq_command::{client_runtime, security, version};
+use seq_kit::huge_pages;
 use seq_node::{alloc, audit, backup, config, dev, fake, proxy, restore, tenant, unsafe_command};
 
 use crate::cli::{Cli, Command};
@@ -28,6 +29,8 @@ use crate::cli::{Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // First, because each page of 2 MiB that is written before stays.
+    huge_pages::withhold();
     version::built_from(env!("BUILD_REVISION"));
     let cli = Cli::read();
     let output = Output::new(cli.output);

@@ -127,14 +127,13 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "seqsvr",
-        uses: &["seq-cli", "seq-command", "seq-node"],
+        uses: &["seq-cli", "seq-command", "seq-kit", "seq-node"],
         tests_use: &[
             "seq-alloc",
             "seq-auth",
             "seq-channel",
             "seq-client",
             "seq-core",
-            "seq-kit",
             "seq-load",
             "seq-order",
             "seq-proto",
