@@ -73,7 +73,9 @@ final class Discovery {
 
     /** Fetches the routes of a seed and adopts them. */
     private CompletableFuture<SeedFetch.Response> fetchFrom(String seed, long end) {
-        return getRoutes(seed, 0, end - System.nanoTime()).request.handle((table, error) -> {
+        CompletableFuture<RouteTable.Routes> request = getRoutes(seed, 0, end - System.nanoTime()).request
+                .exceptionallyCompose(error -> core.pool.explain(seed, Async.unwrap(error)));
+        return request.handle((table, error) -> {
             if (error != null) {
                 Throwable cause = Async.unwrap(error);
                 if (cause instanceof StatusException status) {

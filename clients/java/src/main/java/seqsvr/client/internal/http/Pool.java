@@ -8,7 +8,9 @@ import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -98,6 +100,24 @@ public final class Pool {
                 generation = new Generation(newest, create(newest));
             }
             return generation;
+        }
+    }
+
+    /**
+     * Returns a future that fails with the failure of a request, or with the alert by which the node refuses this
+     * client if the failure is the end of a TLS connection.
+     */
+    public <T> CompletableFuture<T> explain(String addr, Throwable failure) {
+        SSLContext context = generation().tls;
+        if (context == null || !(failure instanceof TransportException broken) || !broken.sent || broken.isLate) {
+            return CompletableFuture.failedFuture(failure);
+        }
+        try {
+            return CompletableFuture.supplyAsync(() -> TlsAlert.of(context, addr), executor)
+                    .thenCompose(alert -> CompletableFuture.failedFuture(
+                            alert == null ? failure : TransportException.unsent(alert)));
+        } catch (RejectedExecutionException e) {
+            return CompletableFuture.failedFuture(failure);
         }
     }
 
