@@ -35,6 +35,7 @@ mod floods;
 mod forwarding;
 mod hostile;
 mod http;
+mod huge_pages;
 mod ids;
 mod import;
 mod import_keys;
