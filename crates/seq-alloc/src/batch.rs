@@ -1,16 +1,15 @@
 //! Calls for many uids. A first pass serves all items that this node can serve now, from a single load of the table of
 //! served sections. Only the remaining items, which have to wait or to be forwarded, cost more.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use futures::future;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, Via};
-use seq_core::calls::{Destination, UnknownAttempts};
-use seq_core::{Count, Epoch, Refusal, SectionId, Uid};
+use seq_core::calls::UnknownAttempts;
+use seq_core::{Count, Epoch, Refusal, Uid};
 
 use crate::ownership::Serving;
-use crate::pending::{ItemResult, PendingGroup};
+use crate::pending::ItemResult;
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 use crate::work::{OnUids, Read, Take, Work};
@@ -154,51 +153,4 @@ impl Shared {
         let groups = groups.into_iter().map(|group| self.complete_group(work, call, group));
         future::join_all(groups).await
     }
-
-    /// Groups pending items by their destination. Within each group the items keep the order that they have in the
-    /// call.
-    fn groups(&self, call: &Call, pending: Vec<PendingItem>) -> Vec<PendingGroup> {
-        let mut sections: BTreeMap<SectionId, OfSection> = BTreeMap::new();
-        for item in &pending {
-            let of_section = sections.entry(item.section).or_default();
-            of_section.items += 1;
-            of_section.epoch = of_section.epoch.max(item.item.epoch);
-        }
-        let mut groups: Vec<PendingGroup> = Vec::new();
-        // If the routes of another set are known, the items for that set are also grouped by owner.
-        let mut forwarded: BTreeMap<(Destination, Option<Arc<str>>), usize> = BTreeMap::new();
-        let arrived = self.arrived();
-        for (section, of_section) in &mut sections {
-            let mut machine = arrived.machine(call, *section, of_section.epoch);
-            let to = self.first_step(call, &mut machine);
-            let new = groups.len();
-            of_section.group = to.map_or(new, |to| {
-                let owner = match to {
-                    Destination::Set(set) => self.other_set(set).and_then(|set| set.owner_of(*section)),
-                    Destination::Node(_) => None,
-                };
-                *forwarded.entry((to, owner)).or_insert(new)
-            });
-            if of_section.group == new {
-                groups.push(PendingGroup { to, items: Vec::new(), machines: Vec::new(), since: arrived.since });
-            }
-            let group = &mut groups[of_section.group];
-            group.machines.push(machine);
-            group.items.reserve(of_section.items);
-        }
-        for item in pending {
-            groups[sections[&item.section].group].items.push(item);
-        }
-        groups
-    }
-}
-
-/// Pending items of a section in one call.
-#[derive(Default)]
-struct OfSection {
-    items: usize,
-    /// Newest epoch in the items.
-    epoch: Epoch,
-    /// Index of the group of the items.
-    group: usize,
 }

@@ -18,6 +18,7 @@ use seq_kit::telemetry::traces::{self, Span};
 use tokio::time::Instant;
 
 use self::forwarding::Request;
+use self::groups::Machines;
 use self::permits::Permit;
 use crate::ownership::{OwnedSection, Served};
 use crate::pending_item::PendingItem;
@@ -25,9 +26,8 @@ use crate::shared::Shared;
 use crate::work::Work;
 
 mod forwarding;
+mod groups;
 mod permits;
-
-pub(crate) use self::forwarding::PendingGroup;
 
 impl PendingItem {
     /// Returns the item's result together with the number of the item's earlier attempts with unknown outcome.
@@ -140,7 +140,8 @@ impl Shared {
                 Here::Rest(rest) => rest,
                 Here::Forward(to) => {
                     let SectionItems { machine, since, items } = &mut pending;
-                    let request = Request { items, machines: std::slice::from_mut(machine), since: *since };
+                    let machines = Machines::Each(std::slice::from_mut(machine));
+                    let request = Request { items, machines, since: *since };
                     match self.forward(work, call, to, request, &mut results).await {
                         Ok(response) => pending.on_response::<W>(response, &mut results),
                         Err(None) => continue,

@@ -24,7 +24,10 @@ use crate::id::{Epoch, NodeId, SectionId, SetId};
 use crate::lease::Clocks;
 use crate::limits;
 use crate::refusal::Refusal;
+use crate::route::Route;
 
+#[cfg(all(test, not(loom)))]
+mod by_route;
 #[cfg(all(test, not(loom)))]
 mod scenarios;
 
@@ -272,6 +275,35 @@ impl PendingCall {
     #[must_use]
     pub fn with_redirects(self, redirects: Redirects) -> PendingCall {
         PendingCall { redirects, ..self }
+    }
+
+    /// Returns the node to which the items of a call that has just become pending are forwarded, if the route of their
+    /// section alone decides that. `me` is this node, which does not serve the section. The decision is that of
+    /// [`PendingCall::evaluate`], which has to be called if this function returns `None`. All sections of the call that
+    /// are forwarded to the same node need only one machine; see [`PendingCall::forwarded`].
+    #[must_use]
+    pub fn owner_by_route(&self, route: Route, me: NodeId) -> Option<NodeId> {
+        let new = matches!(self.state, State::Ready) && self.claim.is_none();
+        let forwarded = self.hops == 0 && self.redirects == Redirects::Forward && !self.deadline.is_zero();
+        let owner = route.owner.filter(|owner| *owner != me && route.other_set().is_none());
+        owner.filter(|_| new && forwarded)
+    }
+
+    /// Returns the machine after the decision [`PendingCall::owner_by_route`] for its section. `used` is the epoch of the
+    /// route. The machine stands for all sections that are forwarded to `owner` in the same request, until
+    /// [`PendingCall::in_same_request`] makes the machines of the others.
+    #[must_use]
+    pub fn forwarded(mut self, owner: NodeId, used: Epoch) -> PendingCall {
+        self.forward(Duration::ZERO, Destination::Node(owner), used);
+        self
+    }
+
+    /// Returns the machine of another section of the call, whose items share all requests with the items of this
+    /// machine. `epoch` is the newest epoch that the call names for these items, and `used` the epoch of the route by
+    /// which they were forwarded.
+    #[must_use]
+    pub fn in_same_request(&self, section: SectionId, epoch: Epoch, used: Epoch) -> PendingCall {
+        PendingCall { section, epoch, used: self.used.and(Some(used)), ..*self }
     }
 
     /// Returns the section of the call's items.

@@ -1,5 +1,5 @@
-//! Forwards pending items to other nodes: groups the items that share a request, watches each request in flight, and
-//! keeps the items that remain without a result after its response.
+//! Forwards pending items to other nodes: watches each request in flight, and keeps the items that remain without a
+//! result after its response.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use seq_core::{Refusal, SectionId};
 use seq_kit::telemetry::traces::{self, Span};
 use tokio::time::Instant;
 
-use super::{ItemResult, SectionItems, of_section, stays_pending, too_many_pending};
+use super::groups::{Machines, PendingGroup};
+use super::{ItemResult, of_section, stays_pending, too_many_pending};
 use crate::forward::ForwardTarget;
 use crate::other_sets::SetPermit;
 use crate::pending_item::PendingItem;
@@ -23,23 +24,10 @@ pub(super) struct Request<'a> {
     /// Items in the order of the call. Invariants: no item is removed before an earlier item of the same uid, and at
     /// least one item remains while the request is in flight.
     pub(super) items: &'a mut Vec<PendingItem>,
-    /// State machines of the items' sections, in the order of the sections.
-    pub(super) machines: &'a mut [PendingCall],
+    /// State machines of the items' sections.
+    pub(super) machines: Machines<'a>,
     /// Time at which the items became pending.
     pub(super) since: Instant,
-}
-
-/// Items of a call that are forwarded to the same destination, or items of one section that have to wait.
-#[derive(Debug)]
-pub(crate) struct PendingGroup {
-    /// Destination; `None` if the items are of one section and have to wait.
-    pub(crate) to: Option<Destination>,
-    /// Items in the order of the call.
-    pub(crate) items: Vec<PendingItem>,
-    /// State machines of the items' sections, in the order of the sections.
-    pub(crate) machines: Vec<PendingCall>,
-    /// Time at which the items became pending.
-    pub(crate) since: Instant,
 }
 
 impl Request<'_> {
@@ -48,12 +36,15 @@ impl Request<'_> {
     /// outcome of the request. If the destination is another set, each item to send carries the epoch since which its
     /// section has been in that set.
     fn sent_and_watched(&mut self, to: Destination) -> (Cow<'_, [PendingItem]>, &mut PendingCall) {
-        let first = place_of(self.machines, self.items[0].section);
-        let Destination::Set(_) = to else { return (Cow::Borrowed(self.items), &mut self.machines[first]) };
-        let since = |section| self.machines[place_of(self.machines, section)].route_epoch();
-        let item = |one: &PendingItem| Item { epoch: one.item.epoch.max(since(one.section)), ..one.item };
-        let items = self.items.iter().map(|one| PendingItem { item: item(one), ..*one }).collect();
-        (items, &mut self.machines[first])
+        let items = match to {
+            Destination::Node(_) => Cow::Borrowed(&self.items[..]),
+            Destination::Set(_) => {
+                let mut since = |one: &PendingItem| self.machines.of(one).route_epoch();
+                let mut item = |one: &PendingItem| Item { epoch: one.item.epoch.max(since(one)), ..one.item };
+                self.items.iter().map(|one| PendingItem { item: item(one), ..*one }).collect()
+            }
+        };
+        (items, self.machines.of(&self.items[0]))
     }
 
     /// Removes the items whose replies over the stream are final, and adds their results to `results`. Final replies
@@ -83,20 +74,7 @@ impl Request<'_> {
         if W::CONSUMES {
             self.items.iter_mut().for_each(|item| item.unknown.add(to));
         }
-        self.machines.iter_mut().for_each(PendingCall::on_abandoned);
-    }
-}
-
-impl PendingGroup {
-    /// Splits the group by section.
-    fn into_sections(self) -> BTreeMap<SectionId, SectionItems> {
-        let PendingGroup { items, machines, since, .. } = self;
-        let of_machine = |machine: PendingCall| (machine.section(), SectionItems { machine, since, items: Vec::new() });
-        let mut sections: BTreeMap<_, _> = machines.into_iter().map(of_machine).collect();
-        for item in items {
-            sections.get_mut(&item.section).expect("each item has the machine of its section").items.push(item);
-        }
-        sections
+        self.machines.on_abandoned();
     }
 }
 
@@ -112,9 +90,7 @@ impl Shared {
         let mut results = Vec::with_capacity(group.items.len());
         let mut response = None;
         if let Some(to) = group.to {
-            let PendingGroup { items, machines, since, .. } = &mut group;
-            let request = Request { items, machines, since: *since };
-            match self.forward(work, call, to, request, &mut results).await {
+            match self.forward(work, call, to, group.request(), &mut results).await {
                 Ok(received) if received.iter().all(is_final) => {
                     results.extend(group.items.iter().zip(received).map(|(item, result)| item.result::<W>(result)));
                     return results;
@@ -161,8 +137,8 @@ impl Shared {
 
     /// Forwards the items of `request` to the node `to`, or, if `to` is another set, to a node of that set. Sends the
     /// items over the stream to the node first. Then sends the items that would have to wait at the node in a separate
-    /// request. Adds the results of items that the stream completed to `results`, and returns the results of the items
-    /// that remain in `request`.
+    /// request. Moves the items that the stream completed from `request` to `results`, and returns the results of the
+    /// items that remain in `request`.
     ///
     /// # Errors
     /// `None` if this node abandoned the request and the items have to be evaluated again. A refusal if the deadline
@@ -180,7 +156,7 @@ impl Shared {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 // The request was not sent.
-                request.machines.iter_mut().for_each(PendingCall::on_abandoned);
+                request.machines.on_abandoned();
                 return Err(Some(refusal));
             }
         };
@@ -193,6 +169,11 @@ impl Shared {
         let (items, first) = request.sent_and_watched(to);
         let at_once = work.there_at_once(self, call, target, &items);
         let response = match self.unless_abandoned(target, at_once, first, since).await {
+            Ok(Some(replies)) if replies.iter().all(|reply| reply.as_ref().is_some_and(is_final)) => {
+                let items = request.items.drain(..).zip(replies);
+                results.extend(items.filter_map(|(item, reply)| Some(item.result::<W>(reply?))));
+                return Ok(Vec::new());
+            }
             Ok(Some(replies)) if replies.iter().all(Option::is_some) => {
                 return Ok(replies.into_iter().flatten().collect());
             }
@@ -294,12 +275,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Returns the index of a section's state machine.
-fn place_of(machines: &[PendingCall], section: SectionId) -> usize {
-    let place = machines.binary_search_by_key(&section, PendingCall::section);
-    place.expect("each item has the machine of its section")
 }
 
 fn is_final<T>(result: &Result<T, Refusal>) -> bool {

@@ -20,9 +20,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::storage::Raft;
 use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, Output, Outputs, TypeConfig};
 
-/// Minimum number of entries in flight at which a batch that is not full waits. While one entry is replicated and
-/// synced, the next entry is created. If more entries could be in flight, batches would be smaller.
-const ENTRIES_IN_FLIGHT: usize = 2;
+/// Minimum number of entries in flight at which a batch that is not full waits. While the entries of one sync are
+/// replicated and synced, the entries that are created meanwhile share the next sync. With fewer entries in flight, some
+/// callers wait for a third sync; with more, batches are smaller and no caller waits less (docs/performance.md).
+const ENTRIES_IN_FLIGHT: usize = 8;
 
 /// Reason why a log entry was not applied.
 pub(super) type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
