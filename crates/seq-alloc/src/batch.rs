@@ -124,8 +124,10 @@ impl Shared {
         items: &[DecodedItem],
         replies: &[ItemReply<W::Output>],
     ) -> Vec<Vec<ItemResult<W::Output>>> {
-        let pending = self.pending_items(&call, items, replies);
-        if pending.len() == replies.iter().filter(|reply| reply.is_none()).count() {
+        let open = replies.iter().filter(|reply| reply.is_none()).count();
+        let mut pending = Vec::with_capacity(open);
+        pending.extend(self.pending_items(&call, items, replies));
+        if pending.len() == open {
             return self.second_pass(work, call, pending).await;
         }
         let of_sparse = Box::pin(self.complete_sparse(work, call, items, replies));
@@ -135,9 +137,14 @@ impl Shared {
     }
 
     /// Returns the items whose reply is `None` and whose uids or lanes are in a section.
-    fn pending_items<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingItem> {
+    fn pending_items<T>(
+        &self,
+        call: &Call,
+        items: &[DecodedItem],
+        replies: &[ItemReply<T>],
+    ) -> impl Iterator<Item = PendingItem> {
         let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
-        pending.filter_map(|(index, (item, _))| self.pending_item(index, item, call.via).ok()).collect()
+        pending.filter_map(|(index, (item, _))| self.pending_item(index, item, call.via).ok())
     }
 
     /// Completes pending items. Sends all items for the same node in one request, and completes the

@@ -17,8 +17,7 @@ use seq_core::{Epoch, NodeId, Refusal, SectionId, SetId};
 use seq_kit::telemetry::traces::{self, Span};
 use tokio::time::Instant;
 
-use self::forwarding::Request;
-use self::groups::Machines;
+use self::groups::{Machines, Request};
 use self::permits::Permit;
 use crate::ownership::{OwnedSection, Served};
 use crate::pending_item::PendingItem;

@@ -281,6 +281,7 @@ impl PendingCall {
     /// section alone decides that. `me` is this node, which does not serve the section. The decision is that of
     /// [`PendingCall::evaluate`], which has to be called if this function returns `None`. All sections of the call that
     /// are forwarded to the same node need only one machine; see [`PendingCall::forwarded`].
+    #[inline]
     #[must_use]
     pub fn owner_by_route(&self, route: Route, me: NodeId) -> Option<NodeId> {
         let new = matches!(self.state, State::Ready) && self.claim.is_none();
@@ -289,8 +290,8 @@ impl PendingCall {
         owner.filter(|_| new && forwarded)
     }
 
-    /// Returns the machine after the decision [`PendingCall::owner_by_route`] for its section. `used` is the epoch of the
-    /// route. The machine stands for all sections that are forwarded to `owner` in the same request, until
+    /// Returns the machine after the decision [`PendingCall::owner_by_route`] for its section. `used` is the epoch of
+    /// the route. The machine stands for all sections that are forwarded to `owner` in the same request, until
     /// [`PendingCall::in_same_request`] makes the machines of the others.
     #[must_use]
     pub fn forwarded(mut self, owner: NodeId, used: Epoch) -> PendingCall {

@@ -11,24 +11,13 @@ use seq_core::{Refusal, SectionId};
 use seq_kit::telemetry::traces::{self, Span};
 use tokio::time::Instant;
 
-use super::groups::{Machines, PendingGroup};
+use super::groups::{PendingGroup, Request};
 use super::{ItemResult, of_section, stays_pending, too_many_pending};
 use crate::forward::ForwardTarget;
 use crate::other_sets::SetPermit;
 use crate::pending_item::PendingItem;
 use crate::shared::{AwaitsOwner, Shared};
 use crate::work::Work;
-
-/// Items that are sent in one request to another node.
-pub(super) struct Request<'a> {
-    /// Items in the order of the call. Invariants: no item is removed before an earlier item of the same uid, and at
-    /// least one item remains while the request is in flight.
-    pub(super) items: &'a mut Vec<PendingItem>,
-    /// State machines of the items' sections.
-    pub(super) machines: Machines<'a>,
-    /// Time at which the items became pending.
-    pub(super) since: Instant,
-}
 
 impl Request<'_> {
     /// Returns the items to send, and the state machine that watches the request while it is in flight. It is the

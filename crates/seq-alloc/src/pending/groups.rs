@@ -12,7 +12,6 @@ use seq_core::route::RouteTable;
 use seq_core::{Epoch, NodeId, SectionId};
 use tokio::time::Instant;
 
-use super::forwarding::Request;
 use super::{Arrived, SectionItems};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
@@ -33,12 +32,23 @@ pub(crate) struct PendingGroup {
     pub(crate) since: Instant,
 }
 
+/// Items that are sent in one request to another node.
+pub(super) struct Request<'a> {
+    /// Items in the order of the call. Invariants: no item is removed before an earlier item of the same uid, and at
+    /// least one item remains while the request is in flight.
+    pub(super) items: &'a mut Vec<PendingItem>,
+    /// State machines of the items' sections.
+    pub(super) machines: Machines<'a>,
+    /// Time at which the items became pending.
+    pub(super) since: Instant,
+}
+
 /// State machines of the sections of a request.
 pub(super) enum Machines<'a> {
     /// One machine for each section, in the order of the sections.
     Each(&'a mut [PendingCall]),
-    /// The machine of one of the sections. The machines of the others are made from it and the routes by which the items
-    /// are forwarded.
+    /// The machine of one of the sections. The machines of the others are made from it and the routes by which the
+    /// items are forwarded.
     Shared(&'a mut PendingCall, &'a RouteTable),
 }
 

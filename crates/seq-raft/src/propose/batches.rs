@@ -21,8 +21,8 @@ use crate::storage::Raft;
 use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, Output, Outputs, TypeConfig};
 
 /// Minimum number of entries in flight at which a batch that is not full waits. While the entries of one sync are
-/// replicated and synced, the entries that are created meanwhile share the next sync. With fewer entries in flight, some
-/// callers wait for a third sync; with more, batches are smaller and no caller waits less (docs/performance.md).
+/// replicated and synced, the entries that are created meanwhile share the next sync. With fewer entries in flight,
+/// some callers wait for a third sync; with more, batches are smaller and no caller waits less (docs/performance.md).
 const ENTRIES_IN_FLIGHT: usize = 8;
 
 /// Reason why a log entry was not applied.

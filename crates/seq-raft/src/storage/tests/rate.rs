@@ -1,8 +1,8 @@
 //! Append rate of the log by the number of entries queued under one sync, on sled in a directory and in memory; and the
 //! size of sled's file while old entries are purged.
 //!
-//! `cargo test --release -p seq-raft --lib storage::tests::rate -- --ignored --nocapture --test-threads 1`, with `TMPDIR`
-//! on the file system to measure: the default may be in memory. Compare engines only on the same machine.
+//! `cargo test --release -p seq-raft --lib storage::tests::rate -- --ignored --nocapture --test-threads 1`, with
+//! `TMPDIR` on the file system to measure: the default may be in memory. Compare engines only on the same machine.
 
 use std::time::{Duration, Instant};
 
@@ -87,8 +87,8 @@ async fn load_rate() {
     }
 }
 
-/// Appends as many entries as a month has seconds, purges them as a member does after each snapshot, and prints the size
-/// of sled's file meanwhile.
+/// Appends as many entries as a month has seconds, purges them as a member does after each snapshot, and prints the
+/// size of sled's file meanwhile.
 #[tokio::test]
 #[ignore = "measures; some minutes"]
 async fn growth_over_a_month() {
