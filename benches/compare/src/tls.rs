@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use seq_auth::{Credentials, ExpectedServer, Files};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use seq_auth::{ClientCertificate, Credentials, ExpectedServer, Files};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 
 use crate::cluster::{Cluster, UIDS};
@@ -16,6 +16,12 @@ use crate::tool::{self, Figure};
 
 /// The holder that loads come from: that of commands by default.
 const HOLDER: &str = "operator/admin";
+
+/// The node whose certificate the server's side of handshakes in memory shows.
+const NODE: &str = "alloc/compare/a1";
+
+/// Connections of a row of handshakes in memory.
+const IN_MEMORY: u64 = 3_000;
 
 /// Rows of the gRPC endpoints: unary, and a stream of small messages.
 const ENDPOINTS: [usize; 2] = [0, 2];
@@ -59,8 +65,63 @@ pub(crate) async fn measure(bench: &mut Bench, dir: &Path) -> anyhow::Result<()>
         let kind = if resumes { "resumed" } else { "full" };
         bench.add(format!("{OURS} handshakes, {kind}"), Figure { cpu_us, ..figure });
     }
+    for resumes in [false, true] {
+        let files = [Files::in_dir(&certs, NODE), pem.clone()];
+        let figure = tokio::task::spawn_blocking(move || in_memory(files, resumes)).await??;
+        let kind = if resumes { "resumed" } else { "full" };
+        bench.add(format!("handshakes in memory, {kind}"), figure);
+    }
     plaintext.peer.stop().await?;
     secure.peer.stop().await
+}
+
+/// Makes handshakes of the same library, certificates and checks over a pipe in memory: the limit of [`handshakes`].
+/// The CPU time is that of the server's side, which has a thread of its own.
+fn in_memory([server, client]: [Files; 2], resumes: bool) -> anyhow::Result<Figure> {
+    let (streams, mut accepting) = tokio::sync::mpsc::channel::<DuplexStream>(1);
+    let server = Credentials::load(server)?;
+    let serving = std::thread::spawn(move || -> anyhow::Result<u64> {
+        current_thread()?.block_on(async {
+            let before = thread_cpu_ns()?;
+            while let Some(stream) = accepting.recv().await {
+                let mut stream = server.accept(ClientCertificate::Required, stream).await?;
+                stream.write_u8(0).await?;
+                stream.flush().await?;
+                // The client ends the connection.
+                let _ = stream.read_u8().await;
+            }
+            Ok(thread_cpu_ns()? - before)
+        })
+    });
+    let numbers = current_thread()?.block_on(async {
+        let mut credentials = Credentials::load(client.clone())?;
+        for connection in 0..=IN_MEMORY {
+            if !resumes {
+                credentials = Credentials::load(client.clone())?;
+            }
+            let (stream, accepted) = tokio::io::duplex(64 * 1024);
+            streams.send(accepted).await?;
+            let mut stream = credentials.connect("127.0.0.1", &ExpectedServer::any(), stream, None).await?;
+            stream.read_u8().await?;
+            let resumed = seq_auth::is_resumed(&stream);
+            ensure!(resumed == (resumes && connection > 0), "resumed: {resumed}");
+        }
+        drop(streams);
+        anyhow::Ok(IN_MEMORY + 1)
+    })?;
+    let cpu = serving.join().map_err(|_| anyhow::anyhow!("the server's side panicked"))??;
+    let cpu_us = cpu as f64 / 1e3 / numbers as f64;
+    Ok(Figure { numbers, per_second: 1e6 / cpu_us, cpu_us: Some(cpu_us), ..Figure::default() })
+}
+
+fn current_thread() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Returns the CPU time of the current thread.
+fn thread_cpu_ns() -> anyhow::Result<u64> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(stat.split_whitespace().next().context("schedstat without a time")?.parse()?)
 }
 
 /// Makes connections one after the other, each with a handshake of its kind.

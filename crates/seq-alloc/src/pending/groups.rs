@@ -16,6 +16,10 @@ use super::{Arrived, SectionItems};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
+/// Items for which a new group has room. More are usual only in a call for few owners, and the groups of all owners
+/// together must not have room for many times the items of the call.
+const ROOM: usize = 64;
+
 /// Items of a call that are forwarded to the same destination, or items of one section that have to wait.
 #[derive(Debug)]
 pub(crate) struct PendingGroup {
@@ -97,6 +101,7 @@ impl PendingGroup {
             let new = || SectionItems { machine: *machines.of(&item), since, items: Vec::new() };
             sections.entry(item.section).or_insert_with(new).items.push(item);
         }
+        // The machine of a shared request names the epoch of one item, and the section's machine that of the newest.
         if let (Some(routes), [shared]) = (&self.routes, &self.machines[..]) {
             for (section, SectionItems { machine, items, .. }) in &mut sections {
                 let newest = items.iter().map(|item| item.item.epoch).max().unwrap_or_default();
@@ -132,7 +137,7 @@ impl Shared {
         let Some(routes) = routes.as_ref() else { return pending };
         let new = arrived.machine(call, SectionId(0), Epoch(0));
         let mut of_owner: BTreeMap<NodeId, usize> = BTreeMap::new();
-        let items = pending.len();
+        let room = pending.len().min(ROOM);
         let mut rest = Vec::new();
         for item in pending {
             let route = routes.get(item.section).filter(|_| owned.get(item.section).is_none());
@@ -144,7 +149,7 @@ impl Shared {
                 let to = Some(Destination::Node(owner));
                 let machine = in_same_request(&new.forwarded(owner, Epoch(0)), routes, item.section, item.item.epoch);
                 let (machines, routes, since) = (vec![machine], Some(routes.clone()), arrived.since);
-                groups.push(PendingGroup { to, items: Vec::with_capacity(items), machines, routes, since });
+                groups.push(PendingGroup { to, items: Vec::with_capacity(room), machines, routes, since });
                 groups.len() - 1
             });
             groups[index].items.push(item);
