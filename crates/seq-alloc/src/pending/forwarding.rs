@@ -28,12 +28,13 @@ impl Request<'_> {
         let items = match to {
             Destination::Node(_) => Cow::Borrowed(&self.items[..]),
             Destination::Set(_) => {
-                let mut since = |one: &PendingItem| self.machines.of(one).route_epoch();
+                let mut since = |one: &PendingItem| self.machines.of(one.section, one.item.epoch).route_epoch();
                 let mut item = |one: &PendingItem| Item { epoch: one.item.epoch.max(since(one)), ..one.item };
                 self.items.iter().map(|one| PendingItem { item: item(one), ..*one }).collect()
             }
         };
-        (items, self.machines.of(&self.items[0]))
+        let first = &self.items[0];
+        (items, self.machines.of(first.section, first.item.epoch))
     }
 
     /// Removes the items whose replies over the stream are final, and adds their results to `results`. Final replies

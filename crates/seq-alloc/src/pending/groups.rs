@@ -57,17 +57,15 @@ pub(super) enum Machines<'a> {
 }
 
 impl Machines<'_> {
-    /// Returns the machine of an item's section.
-    pub(super) fn of(&mut self, item: &PendingItem) -> &mut PendingCall {
+    /// Returns the machine of a section. `epoch` is the newest epoch that the items of the section name.
+    pub(super) fn of(&mut self, section: SectionId, epoch: Epoch) -> &mut PendingCall {
         match self {
             Machines::Each(machines) => {
-                let place = machines.binary_search_by_key(&item.section, PendingCall::section);
+                let place = machines.binary_search_by_key(&section, PendingCall::section);
                 &mut machines[place.expect("each item has the machine of its section")]
             }
             Machines::Shared(shared, routes) => {
-                if shared.section() != item.section {
-                    **shared = in_same_request(shared, routes, item.section, item.item.epoch);
-                }
+                **shared = in_same_request(shared, routes, section, epoch);
                 shared
             }
         }
@@ -94,21 +92,16 @@ impl PendingGroup {
 
     /// Splits the group by section. Sections without items are left out.
     pub(super) fn into_sections(mut self) -> BTreeMap<SectionId, SectionItems> {
-        let mut sections: BTreeMap<SectionId, SectionItems> = BTreeMap::new();
-        let since = self.since;
+        let mut sections: BTreeMap<SectionId, Vec<PendingItem>> = BTreeMap::new();
         for item in std::mem::take(&mut self.items) {
-            let mut machines = self.request().machines;
-            let new = || SectionItems { machine: *machines.of(&item), since, items: Vec::new() };
-            sections.entry(item.section).or_insert_with(new).items.push(item);
+            sections.entry(item.section).or_default().push(item);
         }
-        // The machine of a shared request names the epoch of one item, and the section's machine that of the newest.
-        if let (Some(routes), [shared]) = (&self.routes, &self.machines[..]) {
-            for (section, SectionItems { machine, items, .. }) in &mut sections {
-                let newest = items.iter().map(|item| item.item.epoch).max().unwrap_or_default();
-                *machine = in_same_request(shared, routes, *section, newest);
-            }
-        }
-        sections
+        let Request { mut machines, since, .. } = self.request();
+        let mut with_machine = |(section, items): (SectionId, Vec<PendingItem>)| {
+            let newest = items.iter().map(|item| item.item.epoch).max().unwrap_or_default();
+            (section, SectionItems { machine: *machines.of(section, newest), since, items })
+        };
+        sections.into_iter().map(&mut with_machine).collect()
     }
 }
 
