@@ -93,10 +93,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "loom",
         what: "every interleaving of a few threads over one section",
-        run: Run::Cargo {
-            args: "test --locked --release --package seq-core --test loom",
-            env: &[("RUSTFLAGS", "--cfg loom")],
-        },
+        run: Run::Cargo { args: "test --locked --package seq-core --test loom", env: &[("RUSTFLAGS", "--cfg loom")] },
     },
     Step {
         name: "turmoil",

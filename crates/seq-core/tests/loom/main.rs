@@ -1,7 +1,7 @@
 //! Checks every interleaving, and every allowed order of memory, of a few threads over one section.
 //!
-//! Built and run only by the model checker: `RUSTFLAGS="--cfg loom" cargo test -p seq-core --release --test loom`. The
-//! tests also track which thread installs an untouched page.
+//! Built and run only by the model checker: `RUSTFLAGS="--cfg loom" cargo test -p seq-core --test loom`. The tests also
+//! track which thread installs an untouched page.
 #![cfg(loom)]
 
 use loom::sync::Arc;
