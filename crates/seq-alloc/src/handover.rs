@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_core::SectionId;
 use seq_core::backoff::Backoff;
 use seq_core::lease::Clocks;
-use seq_core::owner::handover::{Commit, Handover, HandoverRequest, MAX_OUTGOING, SMALL_SLOTS};
+use seq_core::owner::handover::{Commit, Handover, HandoverRequest, MAX_OUTGOING, SMALL_SLOTS, Target};
 use seq_core::owner::refused_commit::RefusedCommit;
-use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
 use seq_proto::refusals::RefusedHandover;
 use seq_proto::{Reason, status};
@@ -56,9 +56,6 @@ pub(crate) struct Handovers {
     commits_singly: bool,
 }
 
-/// Node to which sections are handed over, with its set if that is another set.
-type Target = (Option<SetId>, NodeId);
-
 impl Handovers {
     /// Creates the state without a handover.
     pub(crate) fn new(shared: Arc<Shared>) -> Handovers {
@@ -91,10 +88,11 @@ impl Handovers {
     fn others(&self, first: &HandoverRequest) -> Vec<HandoverRequest> {
         let handover = first.handover();
         let singly = match first {
-            HandoverRequest::Commit(_) => self.commits_singly,
-            _ => self.shared.ownership.machine().is_singly(handover.to, handover.incarnation),
+            // The store commits a departure once the other set has the section, and responds to each by itself.
+            HandoverRequest::Commit(_) => self.commits_singly || handover.departure.is_some(),
+            _ => self.shared.ownership.machine().is_singly(handover.target(), handover.incarnation),
         };
-        if singly || handover.departure.is_some() {
+        if singly {
             return Vec::new();
         }
         let mut room = MAX_SLOTS_TOGETHER;
@@ -203,8 +201,8 @@ impl Handovers {
         // A port with TLS refuses methods that its release does not know by the role of the caller.
         let refuses = status.code() == Code::Unimplemented || status::known_reason(status) == Some(Reason::RoleDenied);
         if refuses {
-            let Handover { to, incarnation, .. } = handover(first);
-            self.shared.step(|owner, _| owner.on_steps_unknown(*to, *incarnation));
+            let first = handover(first);
+            self.shared.step(|owner, _| owner.on_steps_unknown(first.target(), first.incarnation));
         }
         refuses
     }
@@ -391,7 +389,7 @@ impl Handovers {
 
     /// Returns whether the target accepted the step named `step`. A missing response counts as not accepted.
     fn accepted(&mut self, step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
-        let target = (handover.departure.as_ref().map(|departure| departure.set), handover.to);
+        let target = handover.target();
         let Err(status) = &outcome else {
             self.failing.remove(&target);
             return true;
