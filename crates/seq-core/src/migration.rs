@@ -40,9 +40,11 @@ pub const MAX_IN_FLIGHT: usize = 16;
 /// Time for which the coordinator waits for the response to a request to arm sections.
 pub const ARM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Period whose tokens a migration takes at once. The sections that these tokens arm share the requests, log entries
-/// and news of routes that a move takes; at 200 sections a second they are eleven. A longer period makes larger bursts,
-/// which callers of the other sections notice.
+/// Period whose tokens a migration takes at once. The sections that they arm share the requests, log entries and news
+/// of routes that a move takes, which cost far more than the section: at 200 sections a second, eleven of them do.
+///
+/// It is also about the time by which the period's sections differ in their pauses, so it is shorter than the pause
+/// that users notice.
 pub const TOKENS_TOGETHER: Duration = Duration::from_millis(50);
 
 /// Time for which a section stays armed. The target set's response shows only that the target set had a quorum and an
