@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::SectionId;
 use seq_core::backoff::Backoff;
 use seq_core::lease::Clocks;
-use seq_core::owner::handover::{Commit, Handover, HandoverRequest, MAX_OUTGOING, SMALL_SLOTS, Target};
+use seq_core::owner::handover::{Commit, Handover, HandoverRequest, MAX_OUTGOING, SMALL_SLOTS};
 use seq_core::owner::refused_commit::RefusedCommit;
+use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
 use seq_proto::refusals::RefusedHandover;
 use seq_proto::{Reason, status};
@@ -56,6 +56,9 @@ pub(crate) struct Handovers {
     commits_singly: bool,
 }
 
+/// Node to which sections are handed over, with its set if that is another set.
+type Target = (Option<SetId>, NodeId);
+
 impl Handovers {
     /// Creates the state without a handover.
     pub(crate) fn new(shared: Arc<Shared>) -> Handovers {
@@ -88,11 +91,10 @@ impl Handovers {
     fn others(&self, first: &HandoverRequest) -> Vec<HandoverRequest> {
         let handover = first.handover();
         let singly = match first {
-            // The store commits a departure once the other set has the section, and responds to each by itself.
-            HandoverRequest::Commit(_) => self.commits_singly || handover.departure.is_some(),
-            _ => self.shared.ownership.machine().is_singly(handover.target(), handover.incarnation),
+            HandoverRequest::Commit(_) => self.commits_singly,
+            _ => self.shared.ownership.machine().is_singly(handover.to, handover.incarnation),
         };
-        if singly {
+        if singly || handover.departure.is_some() {
             return Vec::new();
         }
         let mut room = MAX_SLOTS_TOGETHER;
@@ -201,8 +203,8 @@ impl Handovers {
         // A port with TLS refuses methods that its release does not know by the role of the caller.
         let refuses = status.code() == Code::Unimplemented || status::known_reason(status) == Some(Reason::RoleDenied);
         if refuses {
-            let first = handover(first);
-            self.shared.step(|owner, _| owner.on_steps_unknown(first.target(), first.incarnation));
+            let Handover { to, incarnation, .. } = handover(first);
+            self.shared.step(|owner, _| owner.on_steps_unknown(*to, *incarnation));
         }
         refuses
     }
@@ -389,7 +391,7 @@ impl Handovers {
 
     /// Returns whether the target accepted the step named `step`. A missing response counts as not accepted.
     fn accepted(&mut self, step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
-        let target = handover.target();
+        let target = (handover.departure.as_ref().map(|departure| departure.set), handover.to);
         let Err(status) = &outcome else {
             self.failing.remove(&target);
             return true;

@@ -1,7 +1,6 @@
 //! Calls that the source of a handover makes: prepare, stage and activate to the target, which may be in another set,
-//! and commit to the store of the source's set. Steps of one kind of several handovers to one target travel in
-//! one call, because a node that stops may have thousands of sections. Departures to another set are committed in a
-//! call each.
+//! and commit to the store of the source's set. Steps of one kind of several handovers to one target of the set travel
+//! in one call, because a node that stops may have thousands of sections.
 //!
 //! **Invariant:** a call decides nothing. It returns its outcome, and `handover` acts on it. Each call has its own
 //! deadline, because the callers of a section wait from its freeze until its commit.

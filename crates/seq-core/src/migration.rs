@@ -40,13 +40,6 @@ pub const MAX_IN_FLIGHT: usize = 16;
 /// Time for which the coordinator waits for the response to a request to arm sections.
 pub const ARM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Period whose tokens a migration takes at once. The sections that they arm share the requests, log entries and news
-/// of routes that a move takes, which cost far more than the section: at 200 sections a second, eleven of them do.
-///
-/// It is also about the time by which the period's sections differ in their pauses, so it is shorter than the pause
-/// that users notice.
-pub const TOKENS_TOGETHER: Duration = Duration::from_millis(50);
-
 /// Time for which a section stays armed. The target set's response shows only that the target set had a quorum and an
 /// owner for the section when it responded.
 pub const ARMED_FOR: Duration = Duration::from_secs(5);
@@ -534,17 +527,16 @@ impl Coordinator {
         count
     }
 
-    /// Takes a token from the migration's bucket, at most [`TOKENS_TOGETHER`] before it is due. One token allows one
-    /// section to be armed. The caller takes the first token of a period when it is due.
+    /// Takes a token from the migration's bucket. One token allows one section to be armed.
     ///
     /// # Errors
-    /// The time when the next token is due, which begins the next period.
+    /// The time when the next token is available, if there is none now.
     fn take_token(&mut self, id: MigrationId, rate: u32, now: Duration) -> Result<(), Duration> {
         let bucket = self.buckets.entry(id).or_default();
         if bucket.halvings > 0 && now.saturating_sub(bucket.changed) >= RECOVERS_AFTER {
             (bucket.halvings, bucket.changed) = (bucket.halvings - 1, now);
         }
-        if bucket.next > now + TOKENS_TOGETHER {
+        if bucket.next > now {
             return Err(bucket.next);
         }
         let between = Duration::from_secs(1) / rate.max(1) * (1 << bucket.halvings);

@@ -36,7 +36,7 @@ pub(crate) struct HandoverCall {
     pub(super) spans: Vec<Span>,
 }
 
-/// Steps of one kind of one or more handovers. More than one handover have the same target.
+/// Steps of one kind of one or more handovers. More than one handover have the same target, which is in this set.
 pub(super) enum Steps {
     Prepare(Vec<Handover>),
     Stage(Vec<Handover>),

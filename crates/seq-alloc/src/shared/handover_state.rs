@@ -51,11 +51,7 @@ impl HandoverQueue {
         most: usize,
         mut fits: impl FnMut(&Handover) -> bool,
     ) -> Vec<HandoverRequest> {
-        fn target(one: &Handover) -> impl PartialEq + '_ {
-            // A node of another set may have a new address, although its incarnation is the same.
-            let addr = one.departure.as_deref().map(|departure| &departure.addr);
-            (one.session, one.target(), one.incarnation, addr)
-        }
+        let target = |one: &Handover| (one.session, one.to, one.incarnation, one.departure.is_none());
         let is_like = |other: &HandoverRequest| {
             discriminant(other) == discriminant(first) && target(other.handover()) == target(first.handover())
         };

@@ -6,11 +6,9 @@ use seq_alloc::AllocOptions;
 use seq_core::state::{Answer, Command, Rollback};
 use seq_core::{MigrationId, SectionId};
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
-use seq_proto::v1::handover_service_server::HandoverServiceServer;
 use seq_proto::{status, v1};
 use tonic::Status;
 
-use crate::handover::CountedCalls;
 use crate::world::{Node, World, given, quick, slow, until};
 
 /// Sections that the source owns.
@@ -56,31 +54,6 @@ async fn numbers_go_on_exactly_in_another_set() {
     assert_eq!(sets.target.next(103).await, Ok(given(1, 0, 2)));
     assert_eq!(sets.source.allocator.status().sections, OWNED - 2);
     assert_eq!(sets.source.next(203).await, Ok(given(1, 0, 1)), "what is not migrated stays");
-}
-
-/// Plans the departure of all sections to a target that counts calls. Returns the counts when all have departed.
-async fn calls_of_departures(singly: bool) -> [usize; 4] {
-    let sets = two_sets(quick()).await;
-    let target = CountedCalls::new(singly);
-    sets.to.store.serve_as("a2", HandoverServiceServer::new(target.clone()), &sets.to.group);
-    let migration = sets.from.store.migrate(0..OWNED, &sets.to.store);
-    sets.from.store.arrive_at(&sets.to.store);
-    sets.from.store.plan_departures(0..OWNED, migration, &sets.to.store, "a2");
-    until("the sections departed", || (0..OWNED).all(|section| sets.has_departed(section))).await;
-    target.counts()
-}
-
-#[tokio::test]
-async fn sections_depart_together() {
-    let [prepare, stage, _, steps] = calls_of_departures(false).await;
-    assert_eq!((prepare, stage), (0, 0), "{OWNED} sections were announced and sent one by one");
-    assert!(steps >= 2, "{steps}");
-}
-
-#[tokio::test]
-async fn sections_depart_one_by_one_to_a_node_of_the_release_before() {
-    let [prepare, stage, _, steps] = calls_of_departures(true).await;
-    assert_eq!((prepare, stage, steps), (OWNED as usize, OWNED as usize, 0));
 }
 
 #[tokio::test]

@@ -56,9 +56,6 @@ pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 /// target cannot distinguish them, because the store decides which attempt is committed.
 const MAX_ATTEMPTS: usize = 2;
 
-/// Node to which sections are handed over, with its set if that is another set.
-pub type Target = (Option<SetId>, NodeId);
-
 /// An attempt to hand a section over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
@@ -79,12 +76,6 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Returns the target.
-    #[must_use]
-    pub fn target(&self) -> Target {
-        (set_of(self.departure.as_deref()), self.to)
-    }
-
     /// Returns the target if it is a node of this set.
     #[must_use]
     pub fn target_here(&self) -> Option<NodeId> {
@@ -312,17 +303,17 @@ impl Owner {
         self.outgoing.handovers.get(&section).is_some_and(InProgress::is_frozen) || self.releases.is_parting(section)
     }
 
-    /// Notes that a target makes a single step in a call, because its release does not know the method for
+    /// Notes that a target of this set makes a single step in a call, because its release does not know the method for
     /// several steps. Such a target keeps fewer attempts than [`MAX_OUTGOING`], so that at most [`MAX_LARGE`] handovers
     /// to it are in progress.
-    pub fn on_steps_unknown(&mut self, target: Target, incarnation: Incarnation) {
-        self.outgoing.singly.insert(target, incarnation);
+    pub fn on_steps_unknown(&mut self, to: NodeId, incarnation: Incarnation) {
+        self.outgoing.singly.insert(to, incarnation);
     }
 
-    /// Returns whether a target makes a single step in a call.
+    /// Returns whether a target of this set makes a single step in a call.
     #[must_use]
-    pub fn is_singly(&self, target: Target, incarnation: Incarnation) -> bool {
-        self.outgoing.singly.get(&target) == Some(&incarnation)
+    pub fn is_singly(&self, to: NodeId, incarnation: Incarnation) -> bool {
+        self.outgoing.singly.get(&to) == Some(&incarnation)
     }
 
     /// Begins a planned handover, unless [`MAX_OUTGOING`] handovers, or [`MAX_LARGE`] of large sections, are already in
@@ -346,8 +337,8 @@ impl Owner {
         if is_large && in_progress(&|one| one.is_large) >= MAX_LARGE {
             return;
         }
-        let target = (set_of(departure.as_deref()), to);
-        if self.is_singly(target, incarnation) && in_progress(&|one| one.handover.target() == target) >= MAX_LARGE {
+        let singly = departure.is_none() && self.is_singly(to, incarnation);
+        if singly && in_progress(&|one| one.handover.target_here() == Some(to)) >= MAX_LARGE {
             return;
         }
         let handover_id = self.outgoing.next_attempt();
@@ -519,8 +510,4 @@ impl Owner {
         }
         Ok(())
     }
-}
-
-fn set_of(departure: Option<&Departure>) -> Option<SetId> {
-    departure.map(|departure| departure.set)
 }

@@ -337,7 +337,7 @@ fn a_target_that_makes_one_step_in_a_call_gets_few_handovers() {
     let sections = handover::MAX_OUTGOING + 10;
     let begun = |incarnation: u64| {
         let mut owner = owning_many(sections);
-        owner.on_steps_unknown((None, OTHER), Incarnation(incarnation));
+        owner.on_steps_unknown(OTHER, Incarnation(incarnation));
         let handovers = (0..sections as u32).map(|section| planned(section, 1)).collect();
         adopt(&mut owner, 2, OwnershipUpdate { handovers, ..OwnershipUpdate::default() });
         owner.handovers_in_progress()

@@ -3,8 +3,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Handover, MAX_LARGE, Target};
-use crate::id::{HandoverId, Incarnation, SectionId};
+use super::{Handover, MAX_LARGE};
+use crate::id::{HandoverId, Incarnation, NodeId, SectionId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -21,8 +21,8 @@ pub(in crate::owner) struct Outgoing {
     pub(super) handovers: BTreeMap<SectionId, InProgress>,
     /// Whether a handover may be in the phase [`Phase::Prepared`].
     pub(super) waits: bool,
-    /// Targets that make a single step in a call, each with its newest such incarnation.
-    pub(super) singly: BTreeMap<Target, Incarnation>,
+    /// Targets of this set that make a single step in a call, each with its newest such incarnation.
+    pub(super) singly: BTreeMap<NodeId, Incarnation>,
     /// Number of attempts so far in all incarnations of the process.
     attempts: u64,
     /// Secret from which the numbers of attempts are drawn.
