@@ -24,7 +24,7 @@ mod watched;
 pub use watched::Watched;
 
 /// Limit on the connections of one node. It is enough for 1,000 clients with a few connections each, and for the
-/// connections that are reserved for nodes and operators. An idle connection costs about 50 KB.
+/// connections that are reserved for nodes and operators. An idle connection without TLS costs 9 to 22 KB.
 pub const MAX_CONNECTIONS: usize = 12_000;
 
 /// Divisor of the number of a node's connections. One connection in `NODES_SHARE` is not available to callers. It is
