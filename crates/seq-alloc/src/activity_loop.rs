@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::SectionId;
-use seq_kit::huge_pages;
 use tokio::time::{Instant, sleep_until};
 
 use crate::activity::reader::{self, Reader};
@@ -22,14 +21,9 @@ const BYTES_PER_SECOND: u64 = 32 << 20;
 /// section that left stay in memory until then.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Bytes of touched pages of slots from which on the process has huge pages. The TLB of a current processor maps no
-/// more with pages of 4 KiB.
-const HUGE_PAGES_FROM: u64 = 8 << 20;
-
 /// Reads until shutdown.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut reader = Reader::default();
-    let mut has_huge_pages = false;
     loop {
         let began = Instant::now();
         let mut swept: Option<Instant> = None;
@@ -58,12 +52,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             tokio::task::yield_now().await;
         }
         shared.activity.end_pass(reader.end_pass(), began.elapsed().as_millis() as u64);
-        let slot_bytes = shared.activity.slot_bytes();
-        shared.counters.publish_slots(slot_bytes);
-        if slot_bytes >= HUGE_PAGES_FROM && !has_huge_pages {
-            huge_pages::allow();
-            has_huge_pages = true;
-        }
+        shared.counters.publish_slots(shared.activity.slot_bytes());
     }
 }
 

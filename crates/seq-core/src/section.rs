@@ -201,7 +201,7 @@ impl Section {
     #[inline]
     #[must_use]
     pub fn warm(&self, slot: SlotIndex) -> u64 {
-        self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed))
+        self.slots.word(slot)
     }
 
     /// Returns the last number of a uid; `None` if its slot is frozen, because in this case the next owner may have
@@ -211,7 +211,7 @@ impl Section {
     /// When the section has no such slot.
     #[must_use]
     pub fn current(&self, slot: SlotIndex) -> Option<Reading> {
-        self.read(self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed)))
+        self.read(self.slots.word(slot))
     }
 
     /// Freezes every slot and returns a copy of the exact counters. This section allocates nothing after the call has

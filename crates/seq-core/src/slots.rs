@@ -11,7 +11,7 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::id::SlotIndex;
-use crate::sync::{AtomicU64, OnceBox, Ordering, Relaxed};
+use crate::sync::{AtomicU8, AtomicU64, OnceBox, Ordering, Relaxed};
 
 /// Marks a slot that allocates nothing any more.
 pub(crate) const FROZEN: u64 = 1 << 63;
@@ -131,13 +131,45 @@ const PAGE_BYTES: u64 = (PAGE_SLOTS * 8) as u64;
 #[derive(Debug)]
 pub struct Slots {
     pages: Box<[OnceBox<Page>]>,
+    /// First use of each page.
+    first_uses: Box<[FirstUse]>,
     len: u32,
+}
+
+/// The first use of a page, which is either the touch of one of its slots or the freeze of all of them. It is decided
+/// once, by a compare-and-swap, so that a freeze needs no memory for pages in which no slot was touched.
+///
+/// **Invariant:** if the first use was the freeze, every word of the page is [`FROZEN`] forever.
+#[derive(Debug)]
+struct FirstUse(AtomicU8);
+
+impl FirstUse {
+    const NONE: u8 = 0;
+    const TOUCH: u8 = 1;
+    const FREEZE: u8 = 2;
+
+    fn new() -> FirstUse {
+        FirstUse(AtomicU8::new(FirstUse::NONE))
+    }
+
+    /// Makes `used` the first use if the page has none yet, and returns the first use.
+    ///
+    /// Relaxed is enough, because only the order of the changes of this word matters, and no other memory is published
+    /// by it.
+    fn decide(&self, used: u8) -> u8 {
+        self.0.compare_exchange(FirstUse::NONE, used, Relaxed, Relaxed).map_or_else(|first| first, |_| used)
+    }
+
+    fn is_freeze(&self) -> bool {
+        self.0.load(Relaxed) == FirstUse::FREEZE
+    }
 }
 
 impl Slots {
     pub(crate) fn new(len: u32) -> Slots {
         let pages = (len as usize).div_ceil(PAGE_SLOTS);
-        Slots { pages: (0..pages).map(|_| OnceBox::new()).collect(), len }
+        let (first_uses, pages) = ((0..pages).map(|_| FirstUse::new()), (0..pages).map(|_| OnceBox::new()));
+        Slots { pages: pages.collect(), first_uses: first_uses.collect(), len }
     }
 
     /// Returns the slot; allocates its page if it was untouched.
@@ -147,18 +179,31 @@ impl Slots {
     #[inline]
     pub(crate) fn touch(&self, slot: SlotIndex) -> &AtomicU64 {
         let index = self.index(slot);
-        let page = self.pages[index / PAGE_SLOTS].get_or_init(|| new_page(0));
+        let number = index / PAGE_SLOTS;
+        let page = self.pages[number].get().unwrap_or_else(|| self.first_touched(number));
         &page[index % PAGE_SLOTS]
     }
 
-    /// Returns the slot, if its page was ever touched.
+    /// Creates a page for the first touch of a slot in it.
+    #[cold]
+    #[inline(never)]
+    fn first_touched(&self, number: usize) -> &Page {
+        let is_frozen = self.first_uses[number].decide(FirstUse::TOUCH) == FirstUse::FREEZE;
+        self.pages[number].get_or_init(|| new_page(if is_frozen { FROZEN } else { 0 }))
+    }
+
+    /// Returns the word of a slot, without touching the slot.
     ///
     /// # Panics
     /// When the section has no such slot.
     #[inline]
-    pub(crate) fn peek(&self, slot: SlotIndex) -> Option<&AtomicU64> {
+    pub(crate) fn word(&self, slot: SlotIndex) -> u64 {
         let index = self.index(slot);
-        self.pages[index / PAGE_SLOTS].get().map(|page| &page[index % PAGE_SLOTS])
+        match self.pages[index / PAGE_SLOTS].get() {
+            Some(page) => page[index % PAGE_SLOTS].load(Relaxed),
+            None if self.first_uses[index / PAGE_SLOTS].is_freeze() => FROZEN,
+            None => 0,
+        }
     }
 
     #[inline]
@@ -171,12 +216,15 @@ impl Slots {
 
     /// Freezes every slot, even in untouched pages, and returns the touched slots with their exact distance.
     ///
-    /// A page that does not exist yet is created with frozen slots. If another thread creates the page first, to take a
-    /// number, this function freezes the slots of that page one by one, like the slots of all other pages. In both
-    /// cases, no slot is left from which a number can be taken.
+    /// A page whose first use is this freeze gets no memory: [`Slots::touch`] creates it with frozen slots later. If the
+    /// first use was a touch, this function freezes the slots of the page one by one, also if the page does not exist
+    /// yet. In both cases, no slot is left from which a number can be taken.
     pub(crate) fn freeze(&self) -> Vec<(SlotIndex, Distance)> {
         let mut touched = Vec::new();
-        for (number, entry) in self.pages.iter().enumerate() {
+        for (number, (entry, first_use)) in self.pages.iter().zip(&self.first_uses).enumerate() {
+            if first_use.decide(FirstUse::FREEZE) == FirstUse::FREEZE {
+                continue;
+            }
             let page = entry.get_or_init(|| new_page(FROZEN));
             let first = (number * PAGE_SLOTS) as u32;
             for (slot, index) in page.iter().zip(first..self.len) {

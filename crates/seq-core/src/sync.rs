@@ -4,9 +4,9 @@
 pub(crate) use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU64, fence};
+pub(crate) use core::sync::atomic::{AtomicU8, AtomicU64, fence};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, fence};
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU64, fence};
 #[cfg(not(loom))]
 pub(crate) use once_cell::race::OnceBox;
 #[cfg(loom)]

@@ -30,7 +30,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // First, because each page of 2 MiB that is written before stays.
-    huge_pages::withhold();
+    huge_pages::disable();
     version::built_from(env!("BUILD_REVISION"));
     let cli = Cli::read();
     let output = Output::new(cli.output);

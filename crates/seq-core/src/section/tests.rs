@@ -417,6 +417,23 @@ fn a_uid_is_raised_and_never_lowered() {
 }
 
 #[test]
+fn a_freeze_allocates_no_memory_for_pages_without_a_touched_slot() {
+    let section = Section::takeover(100_000, Seq(0), Step(10));
+    assert_eq!(section.raised(Seq(10)), None);
+    let (touched, neighbour, untouched) = (SlotIndex(40_000), SlotIndex(40_001), SlotIndex(99_999));
+    assert!(matches!(section.take(touched, Count::ONE), Take::Given { value: Seq(1), .. }));
+    let bytes = section.slot_bytes();
+    let copy = section.freeze();
+    assert_eq!(copy.distances, [(touched, Distance::new(1, false).unwrap())]);
+    assert_eq!([touched, neighbour, untouched].map(|slot| section.current(slot)), [None; 3]);
+    assert_eq!(section.slot_bytes(), bytes);
+    for slot in [touched, neighbour, untouched] {
+        assert_eq!(section.take(slot, Count::ONE), Take::Frozen);
+    }
+    assert_eq!(section.freeze(), copy, "a second copy differs");
+}
+
+#[test]
 fn an_advance_beyond_the_limit_is_refused_and_requests_no_raise() {
     let section = Section::takeover(10, Seq(0), Step(10));
     assert_eq!(section.raised(Seq(10)), None);
