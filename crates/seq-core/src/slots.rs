@@ -216,9 +216,9 @@ impl Slots {
 
     /// Freezes every slot, even in untouched pages, and returns the touched slots with their exact distance.
     ///
-    /// A page whose first use is this freeze gets no memory: [`Slots::touch`] creates it with frozen slots later. If the
-    /// first use was a touch, this function freezes the slots of the page one by one, also if the page does not exist
-    /// yet. In both cases, no slot is left from which a number can be taken.
+    /// A page whose first use is this freeze gets no memory: [`Slots::touch`] creates it with frozen slots later. If
+    /// the first use was a touch, this function freezes the slots of the page one by one, also if the page does not
+    /// exist yet. In both cases, no slot is left from which a number can be taken.
     pub(crate) fn freeze(&self) -> Vec<(SlotIndex, Distance)> {
         let mut touched = Vec::new();
         for (number, (entry, first_use)) in self.pages.iter().zip(&self.first_uses).enumerate() {
