@@ -17,7 +17,9 @@ import (
 // line is one of the connections to a node: an http.Transport of its own, so that no request moves to another one.
 //
 // Invariant: while the line has no connection, one request dials and the others wait for its result. Otherwise each
-// request that waits when a connection breaks would dial a connection of its own.
+// request that waits when a connection breaks would dial a connection of its own. The transport shares a new connection
+// only some time after the dial, perhaps even after the request that dialled has sent its headers. So the others follow
+// one by one, each when the one before has sent its headers, and at most the first of them dials once more.
 type line struct {
 	pool      *Pool
 	addr      string
@@ -27,7 +29,8 @@ type line struct {
 	requests chan struct{}
 	retired  atomic.Bool
 
-	// dialing is held by the request that dials.
+	// dialing is held by the request that dials, and then by each request that waited for it, until the request has sent
+	// its headers or has failed.
 	dialing chan struct{}
 	open    atomic.Int32
 	mu      sync.Mutex
@@ -78,15 +81,14 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if connected != nil {
-		// This request dials. The others continue when it has its connection, or when it has failed.
-		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected(nil) }}
+		trace := &httptrace.ClientTrace{WroteHeaders: func() { connected(nil) }}
 		req = req.WithContext(httptrace.WithClientTrace(ctx, trace))
 	}
 	resp, err := l.transport.RoundTrip(req)
+	if connected != nil {
+		connected(err)
+	}
 	if err != nil {
-		if connected != nil {
-			connected(err)
-		}
 		release()
 		return nil, err
 	}
@@ -94,10 +96,11 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// awaitConnection waits until the line has a connection. If the caller is to make it, returns a function that the
-// caller calls with the result. If another request fails to make the connection, returns the error of that request.
+// awaitConnection waits until the line has a connection, or until the caller is to make it. A caller that makes the
+// connection, or that waited for it, gets a function and calls it when its headers are sent, or with its error. If
+// another request fails to make the connection, returns the error of that request.
 func (l *line) awaitConnection(ctx context.Context) (connected func(error), err error) {
-	if l.open.Load() > 0 {
+	if l.open.Load() > 0 && len(l.dialing) == 0 {
 		return nil, nil
 	}
 	l.mu.Lock()
@@ -112,7 +115,11 @@ func (l *line) awaitConnection(ctx context.Context) (connected func(error), err 
 	dialed, failed, jitter := l.dials != before, l.lastErr, l.lost
 	l.lost = false
 	l.mu.Unlock()
-	if l.open.Load() > 0 || dialed && failed != nil {
+	if l.open.Load() > 0 {
+		next := sync.OnceFunc(func() { <-l.dialing })
+		return func(error) { next() }, nil
+	}
+	if dialed && failed != nil {
 		<-l.dialing
 		return nil, failed
 	}

@@ -78,13 +78,62 @@ func TestConnectionsAreUsedInRotationAndSharedByRequests(t *testing.T) {
 		}()
 	}
 	running.Wait()
-	// On a busy machine a connection may miss its pings, and another connection replaces it.
+	// The transport of a line may dial once more before it shares the first connection.
 	if got := opened.Load(); got < 3 || got > 6 || p.Len() > 3 {
 		t.Errorf("%d connections were opened, %d are open", got, p.Len())
 	}
 	p.Retain(func(string) bool { return false })
 	ended := func() bool { return closed.Load() == opened.Load() && p.Len() == 0 }
 	eventually(t, "the connections of a dropped address end", ended)
+}
+
+// gatedConn is a connection whose writes wait, the preface of HTTP/2 first.
+type gatedConn struct {
+	net.Conn
+	gate <-chan struct{}
+}
+
+func (c gatedConn) Write(p []byte) (int, error) {
+	<-c.gate
+	return c.Conn.Write(p)
+}
+
+func TestRequestsWaitForAConnectionThatIsNotSharedYet(t *testing.T) {
+	var opened atomic.Int32
+	gate := make(chan struct{})
+	p := New(Settings{
+		Connections: 1,
+		Opened:      func(string) { opened.Add(1) },
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return gatedConn{conn, gate}, err
+		},
+	})
+	defer p.Close()
+	addr := server(t)
+	to, err := p.Target(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const callers = 20
+	ended := make(chan error, callers)
+	go func() { ended <- call(t, p, addr) }()
+	eventually(t, "the first caller has dialled", func() bool { return opened.Load() == 1 })
+	for range callers - 1 {
+		go func() { ended <- call(t, p, addr) }()
+	}
+	line := to.Transport.(*line)
+	eventually(t, "all callers wait", func() bool { return len(line.requests) == callers })
+	close(gate)
+	for range callers {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	// The transport may dial once more before it shares the first connection.
+	if got := opened.Load(); got > 2 {
+		t.Errorf("%d connections were opened for %d callers", got, callers)
+	}
 }
 
 func TestRequestsShareTheFailureOfADial(t *testing.T) {
