@@ -19,7 +19,7 @@ import (
 // Invariant: while the line has no connection, one request dials and the others wait for its result. Otherwise each
 // request that waits when a connection breaks would dial a connection of its own. The transport shares a new connection
 // only some time after the dial, perhaps even after the request that dialled has sent its headers. So the others follow
-// one by one, each when the one before has sent its headers, and at most the first of them dials once more.
+// one by one until the transport has given the connection to one of them; one that is too early dials once more.
 type line struct {
 	pool      *Pool
 	addr      string
@@ -29,11 +29,13 @@ type line struct {
 	requests chan struct{}
 	retired  atomic.Bool
 
-	// dialing is held by the request that dials, and then by each request that waited for it, until the request has sent
-	// its headers or has failed.
+	// dialing is held by the request that dials, and then by one request after the other until shared is set. Each holds
+	// it until it has sent its headers or has failed.
 	dialing chan struct{}
 	open    atomic.Int32
-	mu      sync.Mutex
+	// shared is whether the transport has given an open connection to a second request.
+	shared atomic.Bool
+	mu     sync.Mutex
 	// dials counts the dials that have ended, and lastErr is the error of the last one. Both are guarded by mu.
 	dials   uint64
 	lastErr error
@@ -81,7 +83,14 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if connected != nil {
-		trace := &httptrace.ClientTrace{WroteHeaders: func() { connected(nil) }}
+		trace := &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) {
+				if info.Reused {
+					l.shared.Store(true)
+				}
+			},
+			WroteHeaders: func() { connected(nil) },
+		}
 		req = req.WithContext(httptrace.WithClientTrace(ctx, trace))
 	}
 	resp, err := l.transport.RoundTrip(req)
@@ -96,11 +105,11 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// awaitConnection waits until the line has a connection, or until the caller is to make it. A caller that makes the
-// connection, or that waited for it, gets a function and calls it when its headers are sent, or with its error. If
-// another request fails to make the connection, returns the error of that request.
+// awaitConnection waits until the line has a connection that is shared, or until it is the caller's turn: to make the
+// connection, or to be the first that shares it. In its turn the caller gets a function, which it calls when its headers
+// are sent, or with its error. If another request fails to make the connection, returns the error of that request.
 func (l *line) awaitConnection(ctx context.Context) (connected func(error), err error) {
-	if l.open.Load() > 0 && len(l.dialing) == 0 {
+	if l.hasSharedConnection() {
 		return nil, nil
 	}
 	l.mu.Lock()
@@ -115,6 +124,10 @@ func (l *line) awaitConnection(ctx context.Context) (connected func(error), err 
 	dialed, failed, jitter := l.dials != before, l.lastErr, l.lost
 	l.lost = false
 	l.mu.Unlock()
+	if l.hasSharedConnection() {
+		<-l.dialing
+		return nil, nil
+	}
 	if l.open.Load() > 0 {
 		next := sync.OnceFunc(func() { <-l.dialing })
 		return func(error) { next() }, nil
@@ -145,6 +158,10 @@ func (l *line) awaitConnection(ctx context.Context) (connected func(error), err 
 			<-l.dialing
 		})
 	}, nil
+}
+
+func (l *line) hasSharedConnection() bool {
+	return l.open.Load() > 0 && l.shared.Load()
 }
 
 func (l *line) release() {
@@ -230,6 +247,9 @@ type trackedConn struct {
 // established makes the line count the connection as open.
 func (c *trackedConn) established() {
 	c.isOpen.Store(true)
+	if c.line.open.Load() == 0 {
+		c.line.shared.Store(false)
+	}
 	c.line.open.Add(1)
 	if opened := c.line.pool.settings.Opened; opened != nil {
 		opened(c.line.addr)

@@ -134,6 +134,9 @@ func TestRequestsWaitForAConnectionThatIsNotSharedYet(t *testing.T) {
 	if got := opened.Load(); got > 2 {
 		t.Errorf("%d connections were opened for %d callers", got, callers)
 	}
+	if !line.hasSharedConnection() {
+		t.Error("requests still take turns")
+	}
 }
 
 func TestRequestsShareTheFailureOfADial(t *testing.T) {
