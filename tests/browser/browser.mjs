@@ -114,17 +114,22 @@ export async function checkQuiet(page, what) {
   check(all.length === 0, `${what}: ${all.join('\n')}`);
 }
 
-/** Evaluates a function in a page until it returns a value that counts as true, and returns the value. */
+/**
+ * Evaluates a function in a page until it returns a value that counts as true, and returns the value. The function is asked
+ * of whole documents alone: a page that loads itself again has none of its elements until it is parsed. The arguments of
+ * the function are values of JSON.
+ */
 export async function until(page, what, holds, ...given) {
   const begin = Date.now();
+  const asked = `document.readyState !== 'loading' && (${holds})(${given.map(value => JSON.stringify(value))})`;
   for (;;) {
     // A page that is left while it evaluates, or loads itself again, is asked again.
-    const value = await page.evaluate(holds, ...given).catch(error => {
+    const value = await page.evaluate(asked).catch(error => {
       if (!/context|navigat|detached/i.test(error.message)) throw error;
     });
     if (value) return value;
     if (Date.now() - begin > LIMIT) {
-      const text = await page.evaluate(() => document.body.innerText);
+      const text = await page.evaluate(() => document.body?.innerText);
       throw new Error(`not within ${LIMIT / 1000} s: ${what}\n${page.url()}\n${text}\n${(await complaints(page)).join('\n')}`);
     }
     await new Promise(resolve => setTimeout(resolve, 20));
