@@ -127,6 +127,11 @@ fn a_lease_and_a_quorum_are_lost_and_regained_while_two_stores_are_paused() {
 fn denied_requests_are_one_event_a_minute_with_a_count() {
     let mut cluster = tls::Cluster::start();
     let since = Instant::now();
+    // A client that finds no server yet may probe, without TLS, which kind of port this is.
+    let handshakes = |cluster: &tls::Cluster| -> u64 {
+        of(&cluster.events("a1"), "handshakes_failed").iter().map(|event| digits(&event["count"])).sum()
+    };
+    let before = handshakes(&cluster);
     cluster.denied_requests();
     let events = cluster.events("a1");
     let minutes = since.elapsed().as_secs() / 60 + 1;
@@ -135,13 +140,10 @@ fn denied_requests_are_one_event_a_minute_with_a_count() {
     assert_eq!(counts.iter().sum::<u64>(), DENIED, "{events:#?}");
     assert!(counts.len() as u64 <= minutes, "{minutes} minutes have begun: {events:#?}");
     assert_eq!((&denied[0]["severity"], &denied[0]["source"]), (&"info".into(), &"a1".into()));
-    assert!(of(&events, "handshakes_failed").is_empty(), "{events:#?}");
+    assert_eq!(handshakes(&cluster), before, "{events:#?}");
     let stranger = cluster.curl(None, &[], 7400, "/api/seq/current/1");
     assert!(!stranger.status.success());
-    let failed = eventually("the failed handshake is an event", || {
-        of(&cluster.events("a1"), "handshakes_failed").first().map(|event| (*event).clone())
-    });
-    assert!(digits(&failed["count"]) >= 1, "{failed:#}");
+    eventually("the failed handshake is an event", || (handshakes(&cluster) > before).then_some(()));
     let log = cluster.server_mut("a1").log();
     for kind in [NodeEventKind::Denied, NodeEventKind::HandshakesFailed] {
         assert!(log.contains(&format!(" event=\"{}\"", kind.name())), "{log}");

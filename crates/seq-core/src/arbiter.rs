@@ -36,10 +36,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, RouteVersion, SectionId, SetId};
-use crate::placement::{self, Candidate};
+use crate::placement::{Candidate, Ring};
 use crate::state::{EventRecord, NodeRecord, Note, Noted, Reassign, Residence, State};
 
-pub use reserve::NotReserved;
+pub use reserve::{NotReserved, Reserver};
 
 /// Maximum number of changes of owner in one log entry. It is half of [`MAX_RAISES`](crate::limits::MAX_RAISES),
 /// because a change of owner takes about twice as many bytes as a raise. With this limit the log stores the entry in
@@ -158,27 +158,6 @@ impl Plan {
         };
         self.silent.iter().filter_map(note).collect()
     }
-
-    /// Returns the owners that `sections`, which are in another set, would get in this set. The owners are chosen from
-    /// the plan's candidates as if this set already had these sections in addition to its own. Sections that no
-    /// candidate can own are left out.
-    fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
-        let candidate = |(id, weight): &(NodeId, u32)| {
-            let name = state.node(*id)?.name.as_str();
-            Some(Candidate { id: *id, name, weight: *weight })
-        };
-        let candidates: Vec<Candidate<'_>> = self.candidates.iter().filter_map(candidate).collect();
-        let mut all: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
-        all.extend(sections);
-        all.sort_unstable();
-        all.dedup();
-        let placed = Placement::default().propose(state, &all, &candidates);
-        let owner = |section: &SectionId| {
-            let id = (*placed.get(all.binary_search(section).ok()?)?)?;
-            Some((id, state.node(id)?.incarnation))
-        };
-        sections.iter().filter_map(owner).collect()
-    }
 }
 
 /// The liveness of an incarnation, as last observed.
@@ -289,21 +268,24 @@ impl Placement {
 }
 
 /// Cache of the proposed owner of each section, valid until the sections or the candidates change. Each applied
-/// handover requires a new plan, and placing all sections again would cost far more than the rest of the plan.
+/// handover requires a new plan, and placing all sections again would cost more than the rest of the plan.
 #[derive(Debug, Default)]
 struct PlacementOf {
+    ring: Ring,
     sections: Vec<SectionId>,
-    candidates: Vec<(NodeId, u32)>,
     /// Empty without a candidate.
     owners: Vec<NodeId>,
 }
 
 impl PlacementOf {
     fn propose(&mut self, sections: &[SectionId], candidates: &[Candidate<'_>]) -> &[NodeId] {
-        let weights = || candidates.iter().map(|one| (one.id, one.weight));
-        if self.sections != sections || !weights().eq(self.candidates.iter().copied()) {
-            self.owners = placement::propose(sections, candidates);
-            (self.sections, self.candidates) = (sections.to_vec(), weights().collect());
+        let is_same_ring = self.ring.is_of(candidates);
+        if !is_same_ring {
+            self.ring = Ring::new(candidates);
+        }
+        if !is_same_ring || self.sections != sections {
+            self.owners = self.ring.propose(sections);
+            self.sections = sections.to_vec();
         }
         &self.owners
     }
@@ -379,8 +361,12 @@ impl Arbiter {
     /// one for each earlier incarnation that still owns sections.
     fn observe(&mut self, now: Duration, state: &State) {
         if self.owners.0 != state.route_version {
-            let session = |(_, record): (SectionId, &Residence)| Some((record.owner?, record.incarnation));
-            self.owners = (state.route_version, state.sections.residents().filter_map(session).collect());
+            // One by one, because collecting would sort as many sessions as there are sections.
+            let mut owners = BTreeSet::new();
+            state.sections.residents().for_each(|(_, record)| {
+                owners.extend(record.owner.map(|owner| (owner, record.incarnation)));
+            });
+            self.owners = (state.route_version, owners);
         }
         let first_death = |session| if has_died(state, session) { ObservedDeath::Before } else { ObservedDeath::None };
         for (id, node) in state.nodes() {
@@ -475,7 +461,7 @@ fn plan(
         return plan;
     }
     let candidates = candidates(state, declared, inputs);
-    let residents: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
+    let residents = state.sections.resident_ids();
     let placed = placement.propose(state, &residents, &candidates);
     plan.candidates = candidates.iter().map(|candidate| (candidate.id, candidate.weight)).collect();
     plan.living = inputs.living.keys().map(|session| session.0).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan, Reserver};
 use seq_core::leader_reach::{LeaderReach, Live, Observation};
 use seq_core::lease::Clocks;
 use seq_core::migration::Coordinator;
@@ -49,6 +49,7 @@ pub(crate) struct Seat {
     machine: Arbiter,
     origin: Clocks,
     pub(crate) plan: Arc<Plan>,
+    pub(crate) reserver: Reserver,
     pub(crate) coordinator: Coordinator,
     pub(crate) quarantine: Option<Quarantine>,
     /// The earliest time at which the member sends the fence of a quarantine again.
@@ -100,6 +101,7 @@ impl World {
             machine,
             origin,
             plan,
+            reserver: Reserver::default(),
             coordinator: Coordinator::default(),
             quarantine: None,
             fence_at: 0,

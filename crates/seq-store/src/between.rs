@@ -23,8 +23,9 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use seq_core::SetId;
-use seq_core::arbiter::Plan;
+use seq_core::arbiter::{Plan, Reserver};
 use seq_core::state::CommandRefusal;
 use seq_proto::{Reason, v1};
 use tokio::sync::watch;
@@ -50,6 +51,7 @@ pub(crate) struct Between {
     pub(crate) replicated: ReplicatedSet,
     /// Receiver of the arbiter's newest plan. The plan is empty while this member does not lead.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
+    pub(crate) reserver: Arc<Mutex<Reserver>>,
     pub(crate) links: Arc<link::SetLinks>,
     pub(crate) arrivals: Arc<arrivals::Arrivals>,
 }
@@ -57,7 +59,8 @@ pub(crate) struct Between {
 impl Between {
     pub(crate) fn new(cluster: &str, replicated: ReplicatedSet, plan: watch::Receiver<Arc<Plan>>) -> Between {
         let links = Arc::new(link::SetLinks::new(replicated.raft().clone()));
-        Between { cluster: cluster.into(), replicated, plan, links, arrivals: Arc::default() }
+        let cluster = cluster.into();
+        Between { cluster, replicated, plan, reserver: Arc::default(), links, arrivals: Arc::default() }
     }
 
     /// Returns the header of a request to the set `to`, or `None` while this set is not defined.

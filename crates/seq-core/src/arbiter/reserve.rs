@@ -3,9 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Plan;
+use super::{Placement, Plan};
 use crate::id::{Incarnation, LayoutId, NodeId, SectionId};
 use crate::limits;
+use crate::placement::Candidate;
 use crate::state::{Closing, State};
 
 /// Reason why a set names no owners for sections that another set is about to migrate to it.
@@ -48,15 +49,24 @@ pub enum NotReserved {
     },
 }
 
-impl Plan {
-    /// Returns the node of this set that would own each of the `sections`, which are in another set. The result is in
-    /// the order of `sections`. `layout_id` is the hash of the other set's layout up to and including the space that
-    /// contains the last of these sections.
+/// Chooses the owners of sections that other sets are about to migrate to this set. It keeps the hash ring from one
+/// request to the next: a migration asks for its sections one by one, up to some hundred times a second.
+#[derive(Debug, Default)]
+pub struct Reserver {
+    placement: Placement,
+}
+
+impl Reserver {
+    /// Returns the node of this set that would own each of the `sections`, which are in another set. The owners are
+    /// chosen from the plan's candidates as if this set already had these sections in addition to its own. The result
+    /// is in the order of `sections`. `layout_id` is the hash of the other set's layout up to and including the space
+    /// that contains the last of these sections.
     ///
     /// # Errors
     /// [`NotReserved`].
     pub fn reserve(
-        &self,
+        &mut self,
+        plan: &Plan,
         state: &State,
         layout_id: LayoutId,
         sections: &[SectionId],
@@ -76,11 +86,31 @@ impl Plan {
         if set.layout.id_of(last) != Some(layout_id) {
             return Err(NotReserved::OtherLayout { ours: set.layout.id(), given: layout_id });
         }
-        let placed = self.place(state, sections);
-        if placed.len() < sections.len() || self.candidates.is_empty() {
+        let placed = self.place(plan, state, sections);
+        if placed.len() < sections.len() || plan.candidates.is_empty() {
             return Err(NotReserved::NoCandidate { set: name() });
         }
         Ok(placed)
+    }
+
+    /// Returns the owner of each section, without the sections that no candidate can own.
+    fn place(&mut self, plan: &Plan, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
+        let candidate = |(id, weight): &(NodeId, u32)| {
+            let name = state.node(*id)?.name.as_str();
+            Some(Candidate { id: *id, name, weight: *weight })
+        };
+        let candidates: Vec<Candidate<'_>> = plan.candidates.iter().filter_map(candidate).collect();
+        let mut all = state.sections.resident_ids();
+        all.extend(sections);
+        // The residents are in order already, which a stable sort makes use of.
+        all.sort();
+        all.dedup();
+        let placed = self.placement.propose(state, &all, &candidates);
+        let owner = |section: &SectionId| {
+            let id = (*placed.get(all.binary_search(section).ok()?)?)?;
+            Some((id, state.node(id)?.incarnation))
+        };
+        sections.iter().filter_map(owner).collect()
     }
 }
 
@@ -119,15 +149,17 @@ mod tests {
     fn a_set_that_takes_sections_names_an_owner_for_each() {
         let (state, plan, layout_id) = defined();
         let owner = (NodeId(1), state.node(NodeId(1)).unwrap().incarnation);
-        assert_eq!(plan.reserve(&state, layout_id, &SECTIONS), Ok(vec![owner; 2]));
-        assert_eq!(plan.reserve(&state, layout_id, &[]), Ok(vec![]));
+        let mut reserver = Reserver::default();
+        assert_eq!(reserver.reserve(&plan, &state, layout_id, &SECTIONS), Ok(vec![owner; 2]));
+        assert_eq!(reserver.reserve(&plan, &state, layout_id, &[]), Ok(vec![]));
     }
 
     #[test]
     fn each_reason_to_take_no_section_is_named() {
         let (state, plan, layout_id) = defined();
         let set = || String::from("im-a");
-        let refused = |state: &State, plan: &Plan| plan.reserve(state, layout_id, &SECTIONS).unwrap_err();
+        let refused =
+            |state: &State, plan: &Plan| Reserver::default().reserve(plan, state, layout_id, &SECTIONS).unwrap_err();
         assert_eq!(refused(&State::default(), &plan), NotReserved::NoSet);
 
         let mut restored = state.clone();
@@ -140,10 +172,14 @@ mod tests {
         }
         let many = vec![SectionId(0); limits::MAX_MOVES + 1];
         let too_many = NotReserved::TooMany { sections: many.len() };
-        assert_eq!(plan.reserve(&state, layout_id, &many), Err(too_many));
+        let mut reserver = Reserver::default();
+        assert_eq!(reserver.reserve(&plan, &state, layout_id, &many), Err(too_many));
         let given = LayoutId(layout_id.0 ^ 1);
-        assert_eq!(plan.reserve(&state, given, &SECTIONS), Err(NotReserved::OtherLayout { ours: layout_id, given }));
+        let other_layout = NotReserved::OtherLayout { ours: layout_id, given };
+        assert_eq!(reserver.reserve(&plan, &state, given, &SECTIONS), Err(other_layout));
         assert_eq!(refused(&state, &Plan::default()), NotReserved::NoCandidate { set: set() });
+        let beyond = NotReserved::OtherLayout { ours: layout_id, given: layout_id };
+        assert_eq!(reserver.reserve(&plan, &state, layout_id, &[SectionId(u32::MAX)]), Err(beyond));
         let unknown = Plan { candidates: vec![(NodeId(9), 1)], ..Plan::default() };
         assert_eq!(refused(&state, &unknown), NotReserved::NoCandidate { set: set() }, "a node that never registered");
     }

@@ -14,7 +14,7 @@ fn place(sections: u32, nodes: &str) -> Vec<NodeId> {
 }
 
 fn place_on(sections: u32, nodes: &[Candidate<'_>]) -> Vec<NodeId> {
-    propose(&(0..sections).map(SectionId).collect::<Vec<_>>(), nodes)
+    Ring::new(nodes).propose(&(0..sections).map(SectionId).collect::<Vec<_>>())
 }
 
 fn candidates(nodes: &str) -> Vec<Candidate<'_>> {
@@ -146,6 +146,39 @@ proptest! {
         }
     }
 
+    /// A new ring for each proposal is the twin that remembers nothing.
+    #[test]
+    fn a_ring_proposes_the_same_however_often_and_for_whichever_sections_it_was_asked_before(
+        asked in proptest::collection::vec(proptest::collection::btree_set(0..3_000u32, 0..400), 1..6),
+        nodes in nodes(),
+    ) {
+        let nodes = as_candidates(&nodes);
+        let mut ring = Ring::new(&nodes);
+        for sections in asked {
+            let sections: Vec<SectionId> = sections.into_iter().map(SectionId).collect();
+            prop_assert_eq!(ring.propose(&sections), Ring::new(&nodes).propose(&sections));
+        }
+    }
+
+    #[test]
+    fn a_ring_is_of_its_nodes_and_of_no_others(nodes in nodes(), other in any::<prop::sample::Index>()) {
+        let same = as_candidates(&nodes);
+        let ring = Ring::new(&same);
+        prop_assert!(ring.is_of(&same));
+        prop_assert!(ring.is_of(&same.iter().rev().copied().collect::<Vec<_>>()));
+        let other = other.index(same.len());
+        for change in [
+            |node: &mut Candidate<'_>| node.id = NodeId(99),
+            |node: &mut Candidate<'_>| node.name = "Another",
+            |node: &mut Candidate<'_>| node.weight = node.weight % limits::MAX_WEIGHT + 1,
+            |node: &mut Candidate<'_>| node.weight = 0,
+        ] {
+            let mut changed = same.clone();
+            change(&mut changed[other]);
+            prop_assert!(!ring.is_of(&changed), "{:?}", changed);
+        }
+    }
+
     #[test]
     fn the_order_of_the_candidates_does_not_matter(
         sections in 1..500u32,
@@ -177,7 +210,7 @@ proptest! {
 fn only_the_given_sections_are_placed_and_counted() {
     let nodes = candidates("a1 a2");
     let sections: Vec<SectionId> = (0..200).map(|index| SectionId(index * 7)).collect();
-    let placed = propose(&sections, &nodes);
+    let placed = Ring::new(&nodes).propose(&sections);
     assert_eq!(placed.len(), 200);
     assert!([1, 2].map(|id| load(&placed, id)).iter().all(|load| *load <= 110), "{placed:?}");
     let whole = place(1_400, "a1 a2");

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, Plan};
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, Plan, Reserver};
 use seq_core::lease::LeaseTerms;
 use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::Session;
@@ -133,6 +133,7 @@ pub(super) struct Set {
     pub(super) arbiter: Arbiter,
     pub(super) coordinator: Coordinator,
     pub(super) plan: Arc<Plan>,
+    reserver: Reserver,
     /// The rate of the leader's clock, in millionths.
     rate: u64,
     pub(super) down_until: u64,
@@ -156,6 +157,7 @@ impl Set {
             arbiter: arbiter(),
             coordinator: Coordinator::default(),
             plan: Arc::default(),
+            reserver: Reserver::default(),
             rate: 0,
             down_until: 0,
             quarantine: None,
@@ -520,8 +522,8 @@ impl World {
     /// Names the next owners of sections that will arrive from the set `to`, and sends them to that set. Names no
     /// owners if this set accepts no sections.
     fn arm(&mut self, set: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
-        let Set { state, plan, .. } = &self.sets[set];
-        let owners = plan.reserve(state, self.layout.id(), sections).unwrap_or_default();
+        let Set { state, plan, reserver, .. } = &mut self.sets[set];
+        let owners = reserver.reserve(plan, state, self.layout.id(), sections).unwrap_or_default();
         let lineage = state.lineage;
         let armed = sections.iter().zip(owners).map(|(section, owner)| {
             let addr = state.node(owner.0).map(|node| node.addr.clone()).unwrap_or_default();

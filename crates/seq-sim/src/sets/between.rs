@@ -240,7 +240,7 @@ impl World {
             _ => state.clone(),
         };
         let Some(seat) = self.seat(member) else { return };
-        let owners = seat.plan.reserve(&seen, layout_id, sections).unwrap_or_default();
+        let owners = seat.reserver.reserve(&seat.plan, &seen, layout_id, sections).unwrap_or_default();
         let state = &self.stores[set].state;
         let lineage = state.lineage;
         let armed = sections.iter().zip(&owners).map(|(section, owner)| {

@@ -6,7 +6,7 @@
 //! to the set that the request names as its sender. The error names the difference.
 
 use seq_auth::Identity;
-use seq_core::arbiter::Plan;
+use seq_core::arbiter::{Plan, Reserver};
 use seq_core::state::{CommandRefusal, Complete, Fence, Pace, Rules, SetRefusal, StartReturn, State};
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};
 use seq_kit::telemetry::traces;
@@ -18,7 +18,6 @@ use seq_proto::v1::{
 };
 use seq_proto::{Reason, inter_set, series, v1};
 use seq_raft::Gate;
-use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
@@ -36,7 +35,8 @@ impl InterSetService for InterSetServer {
         let (_, request) = this.check(request)?;
         this.replicated.raft().check_quorum()?;
         let plan = this.plan.borrow().clone();
-        this.replicated.read(|state| arm(state, &plan, &request)).map(Response::new)
+        let mut reserver = this.reserver.lock();
+        this.replicated.read(|state| arm(state, &plan, &request, &mut reserver)).map(Response::new)
     }
 
     async fn arrive(&self, request: Request<ArriveRequest>) -> Result<Response<ArriveResponse>, Status> {
@@ -270,9 +270,9 @@ fn too_few_restores((lineage, fenced): (u64, u64), least_restores: u32) -> Fence
 
 /// Returns the response to a request to arm sections: the nodes of this set that can own sections, and for each
 /// requested section the node that would own it.
-fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmResponse, Status> {
+fn arm(state: &State, plan: &Plan, request: &ArmRequest, reserver: &mut Reserver) -> Result<ArmResponse, Status> {
     let sections: Vec<SectionId> = request.sections.iter().copied().map(SectionId).collect();
-    let placed = plan.reserve(state, LayoutId(request.layout_id), &sections);
+    let placed = reserver.reserve(plan, state, LayoutId(request.layout_id), &sections);
     let placed = placed.map_err(|refusal| Reason::not_reserved(&refusal).status(refusal.to_string()))?;
     let mut nodes: Vec<ArmedNode> = Vec::new();
     for (id, _) in &plan.candidates {
