@@ -234,14 +234,15 @@ pub struct Arbiter {
     deadline: Option<Duration>,
 }
 
-/// The proposed owners of sections. Sections of uids are placed separately from sections of lanes and from buckets,
-/// because only some candidates can own the latter two.
+/// The hash rings on which sections are placed, kept from one plan to the next. Sections of uids, sections of lanes and
+/// groups of neighbouring buckets are placed separately, so that each kind is spread evenly. A group is placed by its
+/// first bucket.
 #[derive(Debug, Default)]
 struct Placement {
-    uids: PlacementOf,
-    lanes: PlacementOf,
-    /// Placement of groups of neighbouring buckets, by their first buckets.
-    buckets: PlacementOf,
+    /// Ring of all candidates.
+    all: Ring,
+    /// Ring of the candidates that can own sections of lanes and buckets.
+    readers: Ring,
 }
 
 impl Placement {
@@ -251,7 +252,8 @@ impl Placement {
         let layout = state.set.as_ref().map(|set| &set.layout);
         let first_lane = layout.map_or(u32::MAX, |layout| layout.declared().sections());
         let (uids, rest) = sections.split_at(sections.partition_point(|section| section.0 < first_lane));
-        let owners = self.uids.propose(uids, candidates).iter().copied().map(Some);
+        self.all.renew(candidates);
+        let owners = self.all.propose(uids).into_iter().map(Some);
         let mut owners: Vec<Option<NodeId>> = owners.chain(core::iter::repeat(None)).take(uids.len()).collect();
         let reads = |one: &&Candidate<'_>| state.node(one.id).is_some_and(|node| node.reads_lanes);
         let readers: Vec<Candidate<'_>> = candidates.iter().filter(reads).copied().collect();
@@ -259,35 +261,12 @@ impl Placement {
         let lanes: Vec<SectionId> = rest.iter().copied().filter(|section| group(section).is_none()).collect();
         let mut groups: Vec<SectionId> = rest.iter().filter_map(group).collect();
         groups.dedup();
-        let mut of_lanes = self.lanes.propose(&lanes, &readers).iter().copied();
-        let of_groups = self.buckets.propose(&groups, &readers);
+        self.readers.renew(&readers);
+        let mut of_lanes = self.readers.propose(&lanes).into_iter();
+        let of_groups = self.readers.propose(&groups);
         let of_group = |group| groups.binary_search(&group).ok().and_then(|index| of_groups.get(index).copied());
         owners.extend(rest.iter().map(|section| group(section).map_or_else(|| of_lanes.next(), of_group)));
         owners
-    }
-}
-
-/// Cache of the proposed owner of each section, valid until the sections or the candidates change. Each applied
-/// handover requires a new plan, and placing all sections again would cost more than the rest of the plan.
-#[derive(Debug, Default)]
-struct PlacementOf {
-    ring: Ring,
-    sections: Vec<SectionId>,
-    /// Empty without a candidate.
-    owners: Vec<NodeId>,
-}
-
-impl PlacementOf {
-    fn propose(&mut self, sections: &[SectionId], candidates: &[Candidate<'_>]) -> &[NodeId] {
-        let is_same_ring = self.ring.is_of(candidates);
-        if !is_same_ring {
-            self.ring = Ring::new(candidates);
-        }
-        if !is_same_ring || self.sections != sections {
-            self.owners = self.ring.propose(sections);
-            self.sections = sections.to_vec();
-        }
-        &self.owners
     }
 }
 

@@ -90,9 +90,14 @@ impl Ring {
         Ring { nodes, points, first: Vec::new() }
     }
 
-    /// Returns whether this is the ring of these nodes.
-    #[must_use]
-    pub fn is_of(&self, nodes: &[Candidate<'_>]) -> bool {
+    /// Makes this the ring of these nodes. If it is already, it keeps what it remembers.
+    pub fn renew(&mut self, nodes: &[Candidate<'_>]) {
+        if !self.is_of(nodes) {
+            *self = Ring::new(nodes);
+        }
+    }
+
+    fn is_of(&self, nodes: &[Candidate<'_>]) -> bool {
         let same = |(ours, one): (&RingNode, Candidate<'_>)| {
             (ours.id, &*ours.name, ours.weight) == (one.id, one.name, one.weight)
         };

@@ -51,6 +51,7 @@ pub(crate) struct Between {
     pub(crate) replicated: ReplicatedSet,
     /// Receiver of the arbiter's newest plan. The plan is empty while this member does not lead.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
+    /// Chooser of the owners of sections that arrive. Requests of other sets take turns at it.
     pub(crate) reserver: Arc<Mutex<Reserver>>,
     pub(crate) links: Arc<link::SetLinks>,
     pub(crate) arrivals: Arc<arrivals::Arrivals>,

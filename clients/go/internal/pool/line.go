@@ -19,7 +19,7 @@ import (
 // Invariant: while the line has no connection, one request dials and the others wait for its result. Otherwise each
 // request that waits when a connection breaks would dial a connection of its own. The transport shares a new connection
 // only some time after the dial, perhaps even after the request that dialled has sent its headers. So the others follow
-// one by one until the transport has given the connection to one of them; one that is too early dials once more.
+// one by one until the transport has given the connection to one of them; a request that is too early dials once more.
 type line struct {
 	pool      *Pool
 	addr      string

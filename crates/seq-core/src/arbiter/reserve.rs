@@ -49,8 +49,9 @@ pub enum NotReserved {
     },
 }
 
-/// Chooses the owners of sections that other sets are about to migrate to this set. It keeps the hash ring from one
-/// request to the next: a migration asks for its sections one by one, up to some hundred times a second.
+/// The part of a leader that chooses owners for sections which other sets are about to migrate to this set. It keeps
+/// the hash ring from one request to the next, because a migration asks for its sections one by one, up to some hundred
+/// times a second.
 #[derive(Debug, Default)]
 pub struct Reserver {
     placement: Placement,
